@@ -1,0 +1,162 @@
+"""backward and grad: arguments checked, roots made, the task run."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from autograd_gpu import device as _device
+from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.engine.node import edge_of
+from autograd_gpu.engine.run import GraphTask, run
+from autograd_gpu.ops.namespace import OPS
+
+
+def _as_tuple(value):
+    return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+def _make_root(i, output, gradient, create_graph):
+    """(node, output number, gradient) of one output. Raises RuntimeError or TypeError, naming what is wrong."""
+    if not isinstance(output, Tensor):
+        raise TypeError(f"element {i} of tensors to differentiate must be a Tensor, got {type(output).__name__}")
+    if gradient is not None and not isinstance(gradient, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+    array = output._array
+    if not output.requires_grad:
+        raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
+                           f"requires_grad=True, outside no_grad()")
+    if gradient is None:
+        if array.size != 1:
+            raise RuntimeError(f"grad can be implicitly created only for scalar outputs, element {i} has shape {array.shape}: reduce "
+                               f"it, with .sum() for instance, or pass the gradient with respect to it")
+        if array.dtype.kind == "c":
+            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
+        gradient = wrap(_device.xp(array).ones_like(array))
+    elif gradient._array.shape != array.shape:
+        raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "
+                           f"shape of {tuple(array.shape)}; they have to be the same")
+    elif (gradient._array.dtype.kind == "c") != (array.dtype.kind == "c"):
+        raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                           f"grad_output[{i}] has {gradient.dtype} and output[{i}] has {output.dtype}")
+    elif gradient.device != output.device:
+        raise RuntimeError(f"grad_output[{i}] is on {gradient.device}, output[{i}] on {output.device}; move it with .to()")
+    node, nr = edge_of(output)
+    if create_graph:
+        return node, nr, gradient if gradient._array.dtype == array.dtype else gradient.to(output.dtype)
+    return node, nr, gradient._array.astype(array.dtype, copy=False)
+
+
+def _make_roots(outputs, gradients, create_graph):
+    if len(outputs) != len(gradients):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(gradients)} gradients; there has to be one gradient, or None, per tensor")
+    return [_make_root(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=True))]
+
+
+def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables=None, inputs: Tensor | Sequence[Tensor] | None = None) -> None:
+    """Add the gradients of `tensors` to the .grad of the leaves they were computed from, or of `inputs` only.
+
+    grad_tensors: for each tensor the gradient with respect to it, of its shape; may be left out, or None, for a tensor of one
+    element. retain_graph keeps what the graph saved, so that it can be run again; by default as create_graph, which records
+    the gradients' own computation, so that they can be differentiated.
+    Raises: RuntimeError for a tensor that needs no gradient, a shape that does not fit, a graph already freed, an empty `inputs`
+    or one that needs no gradient; TypeError for what is no Tensor.
+    Reference: torch.autograd.backward.
+    """
+    tensors = _as_tuple(tensors)
+    if inputs is not None:
+        inputs = _as_tuple(inputs)
+        if not inputs:
+            raise RuntimeError("backward: the `inputs` argument cannot be empty; leave it out to reach all leaves")
+    grad_tensors = grad_variables if grad_tensors is None else grad_tensors
+    grads = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors) if not _is_plain(grad_tensors) else grad_tensors
+    if _is_plain(grads):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grads).__name__}")
+    roots = _make_roots(tensors, grads, create_graph)
+    captures = None
+    if inputs is not None:
+        captures = {}
+        for i, t in enumerate(inputs):
+            if not t.requires_grad:
+                raise RuntimeError(f"backward: element {i} of `inputs` does not require grad")
+            captures[edge_of(t)] = None
+    if create_graph:
+        warnings.warn("backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which "
+                      "keeps both until the garbage collector runs; autograd.grad does not, and setting .grad to None breaks it",
+                      stacklevel=3)
+    task = GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph, captures, accumulate=True)
+    run(task, roots)
+    if inputs is not None:
+        _fill_nonleaves(inputs, task)
+
+
+def _is_plain(value):
+    return not isinstance(value, (Tensor, tuple, list)) and not hasattr(value, "__iter__")
+
+
+def _fill_nonleaves(inputs, task):
+    """backward(inputs=[...]) fills the .grad of tensors that are no leaves as well."""
+    seen = set()
+    for t in inputs:
+        if t._node is None or id(t) in seen:
+            continue
+        seen.add(id(t))
+        g = task.captures[edge_of(t)]
+        if g is not None:
+            g = g if isinstance(g, Tensor) else wrap(g)
+            t._grad = g if t._grad is None else t._grad + g
+
+
+def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs=None, retain_graph: bool | None = None,
+         create_graph: bool = False, allow_unused: bool | None = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple[Tensor | None, ...]:
+    """The gradients of the sum of `outputs` with respect to `inputs`, one each; no .grad changes.
+
+    grad_outputs, retain_graph, create_graph: as in backward. allow_unused gives None for an input that the outputs do not depend
+    on, materialize_grads zeros. is_grads_batched: each of grad_outputs has one more dimension in front, over which the gradient is
+    taken once per entry and stacked.
+    Raises: RuntimeError as backward, and for an unused input if neither flag is given.
+    Reference: torch.autograd.grad.
+    """
+    outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    if not inputs:
+        raise RuntimeError("grad: `inputs` cannot be empty")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    grads = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
+    retain = create_graph if retain_graph is None else bool(retain_graph)
+    for i, t in enumerate(inputs):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"grad: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
+        if not t.requires_grad:
+            raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
+    if is_grads_batched:
+        return _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads)
+    keys = [edge_of(t) for t in inputs]
+    task = GraphTask(retain, create_graph, dict.fromkeys(keys))
+    run(task, _make_roots(outputs, grads, create_graph))
+    return tuple([_captured(i, t, task.captures[key], allow_unused, materialize_grads)
+                  for i, (t, key) in enumerate(zip(inputs, keys, strict=True))])
+
+
+def _captured(i, t, g, allow_unused, materialize_grads):
+    if g is None:
+        if materialize_grads:
+            return wrap(_device.xp(t._array).zeros_like(t._array))
+        if not allow_unused:
+            raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, appears to not have been used in the "
+                               f"graph. Set allow_unused=True if this is the desired behavior.")
+        return None
+    return g if isinstance(g, Tensor) else wrap(g)
+
+
+def _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads):
+    """One backward per entry of the leading dimension: a named loop, until ops have batching rules."""
+    sizes = {g.shape[0] for g in grads if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(f"grad: with is_grads_batched=True all grad_outputs need one leading size, got {sorted(sizes)}")
+    size = sizes.pop()
+    rows = [grad(outputs, inputs, [None if g is None else g[k] for g in grads], retain or k < size - 1, create_graph, allow_unused,
+                 materialize_grads=materialize_grads) for k in range(size)]
+    return tuple([None if column[0] is None else OPS.stack(column) for column in zip(*rows, strict=True)])
+

@@ -1,0 +1,83 @@
+"""Tensor's memory: slots and what they mean, no arithmetic. Operations and methods are attached in tensor.py."""
+from __future__ import annotations
+
+from numpy import ndarray as _ndarray
+
+from autograd_gpu import device as _device
+
+
+class Version:
+    """Counts the in-place writes to one memory; shared by every Tensor over it."""
+
+    __slots__ = ("count", "detached")
+
+    def __init__(self):
+        self.count = 0
+        self.detached = ()                   # counts at which detach_() took a step that is not a write (see visible)
+
+    def visible(self):
+        """What `_counter` shows: writes only."""
+        return self.count - len(self.detached)
+
+
+class View:
+    """How a view was made: `steps`, each (body, arguments), lead from the base's array to the view's.
+
+    `seen` is the version at which the view's grad_fn was last right: in-place writes through the base or another view
+    change the history of them all.
+    """
+
+    __slots__ = ("base", "steps", "seen")
+
+
+class Tensor:
+    """A NumPy or CuPy array with autograd: `requires_grad`, `grad`, `grad_fn`, `backward()`.
+
+    Make one with `tensor`, `as_tensor`, `from_numpy` or a creation function. Results of operations are always plain
+    Tensors, also where an operand is of a subclass. Reference: torch.Tensor.
+    """
+
+    __slots__ = (
+        "_array",        # numpy.ndarray or cupy.ndarray, never a scalar
+        "_requires",     # whether gradients are tracked: a leaf's own flag, True for every result with a node
+        "_node",         # grad_fn; None for a leaf
+        "_nr",           # which output of _node this is
+        "_grad",
+        "_counter",      # None while nobody else shares the memory and nothing was written in place
+        "_view",         # View of a view that autograd follows, else None
+        "_leaf",         # weak reference to the AccumulateGrad of a leaf, else None
+        "_hooks",        # LeafHooks: a leaf's hooks; WrappedNumber on a Python number made a Tensor; else None
+        "__weakref__",
+    )
+
+    @property
+    def device(self) -> _device.Device:
+        """Where the memory is."""
+        return _device.of(self._array)
+
+
+class CudaTensor(Tensor):
+    """A Tensor over a CuPy array. A class of its own so that one comparison tells an op which of its two builds runs."""
+
+    __slots__ = ()
+
+
+CudaTensor.__name__ = CudaTensor.__qualname__ = "Tensor"
+
+
+def wrap(array, new=object.__new__):
+    """A leaf over an array, sharing its memory."""
+    t = new(Tensor if type(array) is _ndarray else CudaTensor)
+    t._array = array
+    t._requires = False
+    t._node = t._grad = t._counter = t._view = t._leaf = t._hooks = None
+    t._nr = 0
+    return t
+
+
+def version(t: Tensor) -> Version:
+    """The counter of t's memory, made at its first need: a second alias, or a write."""
+    found = t._counter
+    if found is None:
+        found = t._counter = Version()
+    return found

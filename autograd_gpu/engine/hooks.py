@@ -1,0 +1,174 @@
+"""Hooks: on a leaf, on a node, on saved values."""
+from __future__ import annotations
+
+import itertools
+import weakref
+
+from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.engine.node import HookDict, edge_of, rare_of
+from autograd_gpu.engine.saved import NEVER, Packed
+
+_next_id = itertools.count().__next__
+
+
+class LeafHooks:
+    """A leaf's hooks: on its gradient, and after the gradient was accumulated. Kept by the tensor, so that they outlive graphs."""
+
+    __slots__ = ("tensor_hooks", "post_accumulate")
+
+    def __init__(self):
+        self.tensor_hooks = HookDict()
+        self.post_accumulate = HookDict()
+
+
+def _as_tensor(g):
+    """A gradient as a hook sees it: a copy, since what a hook writes must reach nobody else's gradient."""
+    return g if g is None or type(g) is Tensor else wrap(g.copy())
+
+
+def _replace(value, given, what):
+    """What a hook returned, as a gradient in place of the one it was given."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{what} should return a Tensor or None, got {type(value).__name__}")
+    if given is not None:
+        if value._array.shape != given._array.shape:
+            raise RuntimeError(f"{what} has changed the size of value: it got {given._array.shape} and returned {value._array.shape}")
+        if value._array.dtype != given._array.dtype:
+            raise RuntimeError(f"{what} has changed the type of value: it got {given._array.dtype} and returned {value._array.dtype}")
+    return value
+
+
+def _call_all(hooks, g, what):
+    """A gradient through hooks of the form grad -> None or its replacement."""
+    t = _as_tensor(g)
+    for hook in tuple(hooks):
+        result = hook(t)
+        if result is not None:
+            t = _replace(result, t, what)
+    return t
+
+
+def _back(t, tensors):
+    return t if t is None or tensors else t._array
+
+
+def run_leaf_hooks(hooks, g, tensors):
+    """The gradient of a leaf after its hooks."""
+    return _back(_call_all(hooks.values(), g, "hook"), tensors)
+
+
+def run_tensor_hooks(node, grad, tensors):
+    """A node's incoming gradients after the hooks of the tensors that it made, and kept where retain_grad asked for it."""
+    rare = node._rare
+    grads = [grad] if node.outputs == 1 else list(grad)
+    for nr, hooks in rare.tensor_hooks.items():
+        grads[nr] = _back(_call_all(hooks.values(), grads[nr], "hook"), tensors)
+    for nr, reference in rare.retain.items():
+        t = reference()
+        if t is None or grads[nr] is None:
+            continue
+        g = grads[nr]
+        if tensors:
+            t._grad = g.clone() if t._grad is None else t._grad + g
+        else:
+            t._grad = wrap(g.copy()) if t._grad is None else wrap(t._grad._array + g)
+    return grads[0] if node.outputs == 1 else grads
+
+
+def run_prehooks(node, grad, tensors):
+    """A node's incoming gradients after its prehooks, each of the form (grads) -> None or the grads in their place."""
+    given = tuple(_as_tensor(g) for g in ([grad] if node.outputs == 1 else grad))
+    for hook in tuple(node._rare.prehooks.values()):
+        result = hook(given)
+        if result is not None:
+            result = result if isinstance(result, tuple) else (result,)
+            given = tuple(None if r is None else _replace(r, g, "prehook") for r, g in zip(result, given, strict=True))
+    grads = [_back(t, tensors) for t in given]
+    return grads[0] if node.outputs == 1 else grads
+
+
+def run_posthooks(node, results, grad, tensors):
+    """A node's results after its hooks, each of the form (results, incoming) -> None or the results in their place."""
+    several = isinstance(results, tuple)
+    inputs = tuple(_as_tensor(g) for g in (results if several else (results,)))
+    outputs = tuple(_as_tensor(g) for g in (grad if isinstance(grad, (list, tuple)) else (grad,)))
+    for hook in tuple(node._rare.posthooks.values()):
+        changed = hook(inputs, outputs)
+        if changed is not None:
+            changed = changed if isinstance(changed, tuple) else (changed,)
+            inputs = tuple(None if c is None else _replace(c, g, "hook") for c, g in zip(changed, inputs, strict=True))
+    back = tuple(_back(t, tensors) for t in inputs)
+    return back if several else back[0]
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook out; as a context manager, at its end."""
+
+    def __init__(self, hooks: dict, hook):
+        self.id = _next_id()
+        self._hooks = weakref.ref(hooks)
+        hooks[self.id] = hook
+
+    def remove(self):
+        """Take the hook out; nothing happens if it is out already."""
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.remove()
+
+
+def register_on_tensor(t: Tensor, hook):
+    """A hook on the gradient of a tensor that requires one."""
+    if t._node is None:
+        hooks = leaf_hooks(t).tensor_hooks
+    else:
+        hooks = rare_of(t._node).tensor_hooks.setdefault(t._nr, HookDict())
+    return RemovableHandle(hooks, hook)
+
+
+def leaf_hooks(t: Tensor) -> LeafHooks:
+    """The hooks of a leaf, made at the first need."""
+    if t._hooks is None:
+        t._hooks = LeafHooks()
+    return t._hooks
+
+
+def retain_grad(t: Tensor):
+    """Keep the gradient of a tensor that is not a leaf in its .grad."""
+    if t._node is not None:
+        rare_of(t._node).retain[t._nr] = weakref.ref(t)
+
+
+def pack_saved(node, pack, unpack):
+    """Put what a node saved through a pair of hooks. Numbers of the user's program are not tensors to them."""
+    record = node.record
+    for name in record.saved_inputs:
+        value = getattr(node, "s_" + name)
+        if isinstance(value, tuple):
+            setattr(node, "s_" + name, tuple(_pack(t, edge_of(t), t._requires, t._counter, pack, unpack) for t in value))
+        elif value is not None and (value._hooks is None or type(value._hooks) is LeafHooks):
+            setattr(node, "s_" + name, _pack(value, edge_of(value), value._requires, version(value), pack, unpack))
+    for name in record.saved_results:
+        counter = getattr(node, "c_" + name)
+        t = wrap(getattr(node, "s_" + name))
+        t._counter = counter
+        nr = record.output_names.index(name)
+        setattr(node, "s_" + name, _pack(t, (None, nr), True, counter, pack, unpack))
+        setattr(node, "c_" + name, NEVER)
+
+
+def _pack(t, edge, requires, counter, pack, unpack):
+    packed = Packed()
+    before = version(t).count
+    packed.content = pack(t)
+    if version(t).count != before:
+        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                           "can not be modified by in-place operations: write to a clone()")
+    packed.unpack, packed.counter, packed.edge, packed.requires = unpack, counter, edge, requires
+    packed.shape, packed.dtype = t._array.shape, t._array.dtype
+    return packed

@@ -1,0 +1,161 @@
+"""Nodes of the graph: what an operation leaves behind so that its gradient can be computed later."""
+from __future__ import annotations
+
+import itertools
+import weakref
+
+from autograd_gpu.base import Tensor
+from autograd_gpu.device import CPU
+from autograd_gpu.engine.grad_mode import local
+
+next_seq = itertools.count().__next__
+LAST = 2**64 - 1                             # AccumulateGrad's sequence number: ahead of everything in a ready queue
+PRIME = 251                                  # one node in so many can unlink (see unlink); prime, so that no stride misses it
+
+
+class HookDict(dict):
+    """Hooks by handle id, in the order they were registered. A class of its own so that handles can hold it weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Rare:
+    """What few nodes have, behind one slot so that the others pay one comparison."""
+
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "made_at")
+
+    def __init__(self):
+        self.tensor_hooks = {}               # output number: {handle id: hook}
+        self.retain = {}                     # output number: weak reference to the tensor whose .grad is kept
+        self.prehooks = HookDict()
+        self.posthooks = HookDict()
+        self.metadata = None
+        self.device = CPU
+        self.made_at = None                  # anomaly mode: where the forward ran
+
+
+class Node:
+    """One recorded operation.
+
+    A subclass gives `arity`, the number of edges; with one or two they are the slots n0, i0, n1, i1 (node or None, and which
+    of its outputs), else the slot `edge_list`. `outputs` is the number of gradients it takes; `apply(grad)`, on arrays, and
+    `apply_tensors(grad)`, on Tensors, give one gradient or None per edge (a bare one when arity is 1) and take a list when
+    `outputs` is not 1. `release()` drops what was saved. Reference: torch.autograd.graph.Node.
+    """
+
+    __slots__ = ("seq", "_rare", "__weakref__")
+    arity = 0
+    outputs = 1
+    title = "Node"
+    saved_names: tuple[str, ...] = ()        # readable as _saved_<name>
+
+    def name(self) -> str:
+        """The name PyTorch gives this kind of node, such as MulBackward0."""
+        return self.title
+
+    def __repr__(self):
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    def edges(self):
+        """((node or None, output number), ...), one per differentiable input."""
+        arity = self.arity
+        if arity == 1:
+            return ((self.n0, self.i0),)
+        if arity == 2:
+            return (self.n0, self.i0), (self.n1, self.i1)
+        return self.edge_list if arity else ()
+
+    @property
+    def next_functions(self):
+        """((node or None, output number), ...): where this node's results go. Reference: torch.autograd.graph.Node."""
+        return self.edges()
+
+    def release(self):
+        """Drop the saved values; a later backward through this node then fails, if it saved any."""
+
+    @property
+    def device(self):
+        """The device this node runs on, whose ready queue it waits in."""
+        return CPU if self._rare is None else self._rare.device
+
+    @property
+    def metadata(self) -> dict:
+        """A dictionary for the user's own notes. Reference: torch.autograd.graph.Node.metadata."""
+        rare = rare_of(self)
+        if rare.metadata is None:
+            rare.metadata = {}
+        return rare.metadata
+
+    def _sequence_nr(self):
+        return self.seq
+
+
+def rare_of(node: Node) -> Rare:
+    """The node's Rare, made at its first need."""
+    if node._rare is None:
+        node._rare = Rare()
+    return node._rare
+
+
+class AccumulateGrad(Node):
+    """Adds what arrives into `variable.grad`. One per leaf; the leaf holds it weakly, the graph strongly."""
+
+    __slots__ = ("variable",)
+    title = "AccumulateGrad"
+
+
+def leaf_node(t: Tensor) -> AccumulateGrad:
+    """The AccumulateGrad of a leaf, made at its first need."""
+    reference = t._leaf
+    if reference is not None:
+        node = reference()
+        if node is not None:
+            return node
+    node = AccumulateGrad()
+    node.variable = t
+    node.seq = LAST
+    node._rare = None
+    t._leaf = weakref.ref(node)
+    return node
+
+
+def edge_of(t: Tensor):
+    """(node, output number) that a gradient of t is sent to; (None, 0) if it needs none."""
+    if not t._requires:
+        return None, 0
+    node = t._node
+    return (leaf_node(t), 0) if node is None else (node, t._nr)
+
+
+def all_slots(cls):
+    """The names of a class's slots but for weak references."""
+    return tuple(s for c in cls.__mro__ for s in getattr(c, "__slots__", ()) if s != "__weakref__")
+
+
+def unlink(node):
+    """`__del__` of one node in PRIME: hands on what it holds in a loop instead of from within its own deallocation.
+
+    CPython frees a chain by recursion. It bounds the depth, but 3.13.0 at ten thousand levels, more than a thread with a
+    stack of 512 KB survives; with this no chain of frees is deeper than PRIME nodes.
+    """
+    state = local.state
+    held = []
+    for slot in node.held_slots:
+        try:
+            held.append(getattr(node, slot))
+            delattr(node, slot)
+        except AttributeError:
+            pass
+    if state.pending is not None:            # further up, this thread is already in the loop below
+        state.pending.append(held)
+        return
+    state.pending = pending = [held]
+    del held
+    while pending:
+        pending.pop()
+    state.pending = None
+
+
+def unlinking(cls):
+    """The subclass of a Node class whose instances unlink."""
+    return type(cls.__name__, (cls,), {"__slots__": (), "__del__": unlink, "held_slots": all_slots(cls)})

@@ -1,0 +1,337 @@
+"""The run loop: from roots and their gradients to the leaves, newest node first."""
+from __future__ import annotations
+
+import heapq
+import operator
+import threading
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.engine import hooks as _hooks
+from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, local
+from autograd_gpu.engine.node import LAST
+
+_ndarray = np.ndarray
+_LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
+
+
+class ReadyQueue:
+    """Nodes of one device whose gradients have all arrived; the newest comes first."""
+
+    __slots__ = ("device", "seqs", "_nodes")
+
+    def __init__(self, device):
+        self.device = device
+        self.seqs = []                       # negated sequence numbers: a heap gives the smallest
+        self._nodes = {}
+
+    def push(self, node):
+        heapq.heappush(self.seqs, -node.seq)
+        self._nodes[node.seq] = node
+
+    def pop(self):
+        return self._nodes.pop(-heapq.heappop(self.seqs))
+
+
+class GraphTask:
+    """One backward: what it keeps, what it captures and what has not arrived yet.
+
+    `captures`: {(node, output number): None, then the gradient} for autograd.grad and backward(inputs=...), else None.
+    """
+
+    __slots__ = ("keep_graph", "create_graph", "captures", "captured_nodes", "needed", "dependencies", "buffers", "owned", "queues",
+                 "accumulate", "roots")
+
+    def __init__(self, keep_graph, create_graph, captures=None, accumulate=False):
+        self.keep_graph, self.create_graph, self.captures, self.accumulate = keep_graph, create_graph, captures, accumulate
+        self.captured_nodes = None if captures is None else {node for node, _ in captures}
+        self.buffers = {}                    # node: what has arrived for it
+        self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
+        self.queues = {}                     # device: ReadyQueue
+
+    def queue(self, device):
+        found = self.queues.get(device)
+        if found is None:
+            found = self.queues[device] = ReadyQueue(device)
+        return found
+
+
+def count_dependencies(roots):
+    """{node: how many gradients will arrive at it} over all that is reachable from the roots, which count one each."""
+    counts = {}
+    stack = []
+    push, pop = stack.append, stack.pop
+    for node in roots:
+        if node in counts:
+            counts[node] += 1
+        else:
+            counts[node] = 1
+            push(node)
+    while stack:
+        node = pop()
+        arity = node.arity
+        if arity == 1:
+            n = node.n0
+            if n is not None:
+                if n in counts:
+                    counts[n] += 1
+                else:
+                    counts[n] = 1
+                    push(n)
+        elif arity == 2:
+            n = node.n0
+            if n is not None:
+                if n in counts:
+                    counts[n] += 1
+                else:
+                    counts[n] = 1
+                    push(n)
+            n = node.n1
+            if n is not None:
+                if n in counts:
+                    counts[n] += 1
+                else:
+                    counts[n] = 1
+                    push(n)
+        elif arity:
+            for n, _ in node.edge_list:
+                if n is not None:
+                    if n in counts:
+                        counts[n] += 1
+                    else:
+                        counts[n] = 1
+                        push(n)
+    return counts
+
+
+def find_needed(counts, captured):
+    """The nodes from which a captured one can be reached, those included."""
+    needed = set(captured)
+    for node in sorted(counts, key=operator.attrgetter("seq")):      # a node's inputs are older than the node
+        for n, _ in node.edges():
+            if n in needed:
+                needed.add(node)
+                break
+    return needed
+
+
+def run(task: GraphTask, roots):
+    """Run a backward on this thread. `roots`: [(node, output number, gradient as an array, or as a Tensor if create_graph)]."""
+    state = local.state
+    outer = state.graph_task, state.enabled, state.mode
+    task.roots = roots
+    task.dependencies = count_dependencies([root[0] for root in roots])
+    task.needed = None if task.captures is None else find_needed(task.dependencies, task.captured_nodes)
+    state.graph_task, state.enabled = task, task.create_graph
+    state.mode = OFF if not task.create_graph else RARE if state.saved_hooks else ON
+    token = QUIET_VARIABLE.set(QUIET)
+    try:
+        _drain(task, roots)
+    finally:
+        QUIET_VARIABLE.reset(token)
+        state.graph_task, state.enabled, state.mode = outer
+
+
+def _drain(task, roots):
+    dependencies, buffers, owned, needed = task.dependencies, task.buffers, task.owned, task.needed
+    keep, tensors, captured = task.keep_graph, task.create_graph, task.captured_nodes
+    queue = task.queue(_device.CPU)
+    seqs, on_cpu = queue.seqs, True
+    grad = None
+
+    def deliver(n, nr, g):
+        """A gradient arrives at node n from the node that took `grad`. Returns n when it was the last and n is to be run."""
+        left = dependencies[n] - 1
+        if n.outputs != 1:
+            slots = buffers.get(n)
+            if slots is None:
+                slots = buffers[n] = [None] * (n.outputs if type(n.outputs) is int else len(n.result_meta))
+            if g is not None:
+                slots[nr] = g if slots[nr] is None else slots[nr] + g
+        elif n not in buffers:
+            if not left and n.seq == LAST:
+                _arrive_at_leaf(task, n, g, g is grad or tensors or g is None or g.base is not None)
+                return None
+            buffers[n] = g
+        elif g is not None:
+            old = buffers[n]
+            if old is None:
+                buffers[n] = g
+            elif n in owned:
+                np.add(old, g, out=old)
+            else:
+                g = old + g
+                if not tensors:
+                    if type(g) is not _ndarray:
+                        g = _device.xp(old).asarray(g)
+                    owned.add(n)
+                buffers[n] = g
+        if left:
+            dependencies[n] = left
+            return None
+        if n.seq == LAST:
+            _arrive_at_leaf(task, n, buffers.pop(n), n not in owned)
+            return None
+        return n if needed is None or n in needed or n in captured else None
+
+    node = None
+    if len(roots) == 1 and captured is None:
+        node, _, grad = roots[0]
+        if not node.arity or node.outputs != 1 or node._rare is not None:
+            node = None
+    if node is None:
+        for n, nr, grad in roots:
+            ready = deliver(n, nr, grad)
+            if ready is not None:
+                task.queue(ready.device).push(ready)
+    while True:
+        if node is None:
+            if not seqs:
+                queue = next((q for q in task.queues.values() if q.seqs), None)
+                if queue is None:
+                    return
+                seqs, on_cpu = queue.seqs, queue.device is _device.CPU
+            node = queue.pop()
+            grad = buffers.pop(node)
+        while True:                                              # from node to node, without the queue while it can
+            rare = node._rare
+            if rare is not None or captured is not None and node in captured:
+                stop, grad = _before(task, node, grad)
+                if stop:
+                    break
+            results = node.apply_tensors(grad) if tensors else node.apply(grad)
+            if rare is not None and rare.posthooks:
+                results = _hooks.run_posthooks(node, results, grad, tensors)
+            if not keep:
+                node.release()
+            following = None
+            arity = node.arity
+            if arity == 2:
+                g, h = results
+                n, m = node.n0, node.n1
+                if m is None:
+                    nr = node.i0
+                elif n is None:
+                    n, nr, g = m, node.i1, h
+                else:
+                    following = deliver(n, node.i0, g)
+                    n, nr = m, node.i1
+                    g = h if h is not g or h is grad or tensors or h is None else h.copy()
+            elif arity == 1:
+                n, nr, g = node.n0, node.i0, results
+            else:
+                seen = [grad]
+                n = None
+                for (n, nr), g in zip(node.edge_list, results, strict=True):
+                    if n is not None:
+                        if not tensors and g is not None:
+                            g = g.copy() if any(g is s for s in seen[1:]) else g
+                            seen.append(g)
+                        r = deliver(n, nr, g)
+                        if r is not None:
+                            if following is None:
+                                following = r
+                            else:
+                                task.queue(r.device).push(r)
+                n = None
+            if n is not None:
+                if following is None and dependencies[n] == 1 and n.outputs == 1 and n.arity and n not in buffers and needed is None \
+                        and n._rare is None and on_cpu and not (seqs and -seqs[0] > n.seq):
+                    node, grad = n, g                            # a chain
+                    continue
+                r = deliver(n, nr, g)
+                if following is None:
+                    following = r
+                elif r is not None:
+                    task.queue(r.device).push(r)
+            if following is None:
+                break
+            if seqs and -seqs[0] > following.seq or \
+                    (following._rare is not None or not on_cpu) and following.device != queue.device:
+                task.queue(following.device).push(following)
+                break
+            node = following
+            grad = buffers.pop(node)
+        node = None
+
+
+def _before(task, node, grad):
+    """What comes ahead of a node's own work: hooks on its gradients, and their capture. Returns (stop here, gradients)."""
+    rare = node._rare
+    runs = task.needed is None or any(n in task.needed for n, _ in node.edges())
+    if rare is not None and not runs and (rare.tensor_hooks or rare.retain):
+        grad = _hooks.run_tensor_hooks(node, grad, task.create_graph)
+    if task.captures is not None and node in task.captured_nodes:
+        for key in task.captures:
+            if key[0] is node:
+                g = grad if node.outputs == 1 else grad[key[1]]
+                task.captures[key] = _own(task, g)
+    if not runs:
+        return True, grad
+    if rare is not None and (rare.tensor_hooks or rare.retain or rare.prehooks):
+        if rare.tensor_hooks or rare.retain:
+            grad = _hooks.run_tensor_hooks(node, grad, task.create_graph)
+        if rare.prehooks:
+            grad = _hooks.run_prehooks(node, grad, task.create_graph)
+    return False, grad
+
+
+def _own(task, g):
+    """A gradient as the caller's own: a copy if it is a view or somebody else's array."""
+    if g is None or type(g) is Tensor:
+        return g
+    if g.base is not None or any(g is root[2] for root in task.roots) or any(g is x for x in task.captures.values()):
+        return g.copy()
+    return g
+
+
+def _arrive_at_leaf(task, node, g, shared):
+    """The whole gradient of a leaf is there."""
+    if node._rare is not None and node._rare.prehooks and (task.captures is None or task.accumulate):
+        g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
+    variable = node.variable
+    leaf_hooks = variable._hooks
+    if leaf_hooks is not None and leaf_hooks.tensor_hooks:
+        g, shared = _hooks.run_leaf_hooks(leaf_hooks.tensor_hooks, g, task.create_graph), True
+    if task.captures is not None:
+        key = (node, 0)
+        if key not in task.captures:
+            return
+        if not task.accumulate:
+            task.captures[key] = _own(task, g)
+            return
+    if g is None:
+        return
+    accumulate(variable, g, shared)
+    if leaf_hooks is not None:
+        for hook in tuple(leaf_hooks.post_accumulate.values()):
+            if hook(variable) is not None:
+                raise RuntimeError("post accumulate grad hooks should return None, got a value")
+    if node._rare is not None and node._rare.posthooks:
+        _hooks.run_posthooks(node, (), g, task.create_graph)
+
+
+def accumulate(variable: Tensor, g, shared):
+    """Add a gradient into variable.grad: a Tensor recorded, an array in place. `shared`: g itself may not be kept."""
+    with _LOCKS[(id(variable) >> 6) & 63]:
+        old = variable._grad
+        if type(g) is Tensor:
+            variable._grad = g.clone() if old is None else old + g
+        elif old is None:
+            own = variable._array
+            if not shared and g.strides == own.strides:
+                variable._grad = wrap(g)
+            elif own.flags.c_contiguous:
+                variable._grad = wrap(g.copy())
+            else:                            # laid out as the leaf is
+                like = _device.xp(g).empty_like(own)
+                like[...] = g
+                variable._grad = wrap(like)
+        elif old._array.flags.writeable if type(old._array) is _ndarray else True:
+            target = old._array
+            _device.xp(target).add(target, g, out=target, casting="unsafe")
+            version(old).count += 1
+        else:
+            variable._grad = wrap(_device.xp(g).asarray(old._array + g))

@@ -1,0 +1,157 @@
+"""Values saved for backward: when they may still be used, and what is said when not.
+
+A recorded node keeps in its slots
+    s_<input>, k_<input>      the caller's Tensor, and the version it had
+    s_result, c_result, k_result   the operation's own result as a bare array (a Tensor would be a cycle), its counter, its version
+Reading one costs a comparison of two integers; everything unusual (released, packed by a hook, written to) fails that
+comparison and comes here.
+"""
+from __future__ import annotations
+
+import weakref
+
+from autograd_gpu.base import Tensor, Version, version, wrap
+from autograd_gpu.engine.node import LAST
+
+
+class _Never:
+    """Stands where a version counter would: no saved version equals it."""
+    count = -1
+
+
+NEVER = _Never()
+
+
+class _Released:
+    """Stands where a saved value was."""
+    __slots__ = ()
+    _counter = NEVER
+    count = -1
+
+    def __repr__(self):
+        return "<released>"
+
+
+RELEASED = _Released()
+
+
+class Packed:
+    """What a pack hook made of a saved value."""
+
+    __slots__ = ("content", "unpack", "counter", "count", "edge", "requires", "shape", "dtype")
+    _counter = NEVER
+
+    def open(self):
+        """The unpack hook's Tensor, with the history that the packed one had."""
+        t = self.unpack(self.content)
+        if not isinstance(t, Tensor):
+            raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}")
+        out = wrap(t._array)
+        out._counter = version(t)
+        node, out._nr = self.edge
+        out._requires = self.requires
+        if node is not None and node.seq == LAST:
+            out._leaf = weakref.ref(node)        # stands in for the leaf: gradients go to its AccumulateGrad
+        else:
+            out._node = node
+        return out
+
+
+
+
+def freed(node):
+    return RuntimeError(
+        f"{node.name()}: Trying to backward through the graph a second time, or to read values that were freed: what this "
+        f"node saved was freed by an earlier backward() or autograd.grad(). Pass retain_graph=True to that earlier call, or "
+        f"compute the loss again")
+
+
+def _modified(node, what, shape, dtype, count, expected):
+    return RuntimeError(
+        f"{node.name()}: {what} (shape {tuple(shape)}, {dtype}), one of the variables needed for gradient computation, has been "
+        f"modified by an inplace operation: it is at version {count}; expected version {expected}. Write to a clone() "
+        f"instead, or after the backward")
+
+
+def _was_detached(node, name):
+    return RuntimeError(
+        f"{node.name()}: its saved input '{name}' was taken out of the graph by detach_() after it was saved; "
+        f"call detach() instead, which leaves the original as it is")
+
+
+def saved_input(node, name):
+    """The Tensor behind an input whose version is not the one it was saved at. Raises RuntimeError where it may not be used."""
+    value = getattr(node, "s_" + name)
+    if value is RELEASED:
+        raise freed(node)
+    saved_at = getattr(node, "k_" + name)
+    if isinstance(value, Packed):
+        _check_packed(node, f"its saved input '{name}'", value, saved_at)
+        return value.open()
+    counter = version(value)
+    if value._node is None and counter.count - 1 in counter.detached and _had_history(node, name):
+        raise _was_detached(node, name)
+    if _writes_since(counter, saved_at):
+        raise _modified(node, f"its saved input '{name}'", value._array.shape, value._array.dtype, counter.visible(),
+                        saved_at - sum(c < saved_at for c in counter.detached))
+    return value
+
+
+def saved_result(node, name, nr):
+    """Tensor over one of the node's own results, with the node as its history. Raises RuntimeError where it may not be used."""
+    value = getattr(node, "s_" + name)
+    if value is RELEASED:
+        raise freed(node)
+    saved_at = getattr(node, "k_" + name)
+    if isinstance(value, Packed):
+        _check_packed(node, f"its result '{name}'", value, saved_at)
+        t = value.open()
+        t._node, t._nr, t._requires = node, nr, True
+        return t
+    counter = getattr(node, "c_" + name)
+    if _writes_since(counter, saved_at):
+        raise _modified(node, f"its result '{name}'", value.shape, value.dtype, counter.visible(),
+                        saved_at - sum(c < saved_at for c in counter.detached))
+    return own_result(node, value, nr, counter)
+
+
+def own_result(node, array, nr, counter):
+    """A Tensor over a node's saved result, as differentiable as the result that the user holds."""
+    t = wrap(array)
+    t._counter = counter
+    t._node, t._nr, t._requires = node, nr, True
+    return t
+
+
+def constant(array, counter):
+    """A Tensor over a saved value that no gradient flows through."""
+    t = wrap(array)
+    t._counter = counter
+    return t
+
+
+def _writes_since(counter: Version, saved_at):
+    """Whether the memory was written to after the count was saved; a detach_() step is not a write."""
+    return counter.count - saved_at > sum(c >= saved_at for c in counter.detached)
+
+
+def _check_packed(node, what, packed: Packed, saved_at):
+    counter = packed.counter
+    if counter is not None and _writes_since(counter, saved_at):
+        raise _modified(node, what, packed.shape, packed.dtype, counter.visible(), saved_at)
+
+
+def _had_history(node, name):
+    return any(edge is not None and edge.seq != LAST and n == name
+               for (edge, _), n in zip(node.edges(), node.edge_names, strict=False))
+
+
+def list_item(node, name, value, saved_at):
+    """One Tensor of a saved list, checked."""
+    if isinstance(value, Packed):
+        _check_packed(node, f"a tensor of its saved '{name}'", value, saved_at)
+        return value.open()
+    counter = value._counter
+    if counter is not None and counter.count != saved_at and _writes_since(counter, saved_at):
+        raise _modified(node, f"a tensor of its saved '{name}'", value._array.shape, value._array.dtype, counter.visible(), saved_at)
+    return value

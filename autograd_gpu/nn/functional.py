@@ -1,0 +1,1 @@
+"""torch.nn.functional's names for the ops of ops/nn.py."""

@@ -1,0 +1,451 @@
+"""Writes the Python of one op: the function that runs and records it, and the class of its nodes.
+
+An operation on small arrays costs what its bookkeeping costs, so that is written out for each op: no loop over inputs, no
+dictionary of arguments, no test of a property that the record already answers. `source(op)` returns the text; `print` it
+to see what runs. The names it uses besides the op's own are given by `bindings` in ops/op.py.
+
+    a_<p>   the array of parameter p          s_<p>   its saved value           w<i>   whether edge i wants a gradient
+    g<i>    the gradient for edge i           k_<p>   its version when saved     v      a version counter
+"""
+from __future__ import annotations
+
+TENSOR, OPTIONAL, LIST, PLAIN = "tensor", "optional", "list", "plain"
+
+
+class Text:
+    """Lines of code at an indentation."""
+
+    def __init__(self):
+        self.lines, self.depth = [], 0
+
+    def __call__(self, line):
+        self.lines.append("    " * self.depth + line)
+
+    def block(self, head):
+        self(head)
+        return self
+
+    def __enter__(self):
+        self.depth += 1
+
+    def __exit__(self, *exc_info):
+        self.depth -= 1
+
+    def __str__(self):
+        return "\n".join(self.lines) + "\n"
+
+
+def public(name):
+    """The name under which users give a parameter: PyTorch's schema calls the first `self`, its functions `input`."""
+    return "input" if name == "self" else name
+
+
+def source(op):
+    """The text of an op's Node class and recording function."""
+    text = Text()
+    if op.edges:
+        _node_class(text, op)
+        text("NU = unlinking(N)")
+    _function(text, op)
+    return str(text)
+
+
+# ---------------------------------------------------------------------------------------------------------- the node
+
+def _slots(op):
+    if op.arity <= 2:
+        slots = [s for i in range(op.arity) for s in (f"n{i}", f"i{i}")]
+    else:
+        slots = ["edge_list"]
+    for p in op.edges:
+        slots += [f"{p}_shape", f"{p}_dtype"]
+    for p in op.saved_inputs:
+        slots += [f"s_{p}"] + ([f"k_{p}"] if op.roles[p] != LIST else [f"k_{p}"])
+    for r in op.saved_results:
+        slots += [f"s_{r}", f"c_{r}", f"k_{r}"]
+    slots += [f"s_{a}" for a in op.saved_aux]
+    slots += [s for s in op.saved_plain if s not in slots]
+    return slots + (["result_meta"] if op.outputs != 1 else [])
+
+
+def _node_class(text, op):
+    with text.block("class N(Node):"):
+        text(f"__slots__ = {tuple(_slots(op))!r}")
+        text(f"arity = {op.arity}")
+        text(f"outputs = {op.outputs!r}")
+        text(f"title = {op.title!r}")
+        text(f"edge_names = {tuple(op.edges)!r}")
+        text("record = op")
+        if op.digit:
+            with text.block("def name(node):"):
+                names = ", ".join(f"node.{p}" for p in op.digit_parameters)
+                text(f"return node.title + str(int(digit({names})))")
+        for reader in ("raw", "tensor"):
+            _apply(text, op, reader)
+        with text.block("def release(node):"):
+            for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:
+                text(f"node.s_{name} = RELEASED")
+            for name in op.saved_results:
+                text(f"node.c_{name} = NEVER")
+            if not (op.saved_inputs or op.saved_results or op.saved_aux):
+                text("pass")
+
+
+def _apply(text, op, reader):
+    """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient."""
+    nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node.edge_list)"
+    with text.block(f"def {'apply' if reader == 'raw' else 'apply_tensors'}(node, grad):"):
+        if op.outputs == 1:
+            text(f"if grad is None: return {nothing}")
+            text(f"half = {'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2")
+        else:
+            text(f"if all_none(grad): return {nothing}")
+            if not op.accepts_none:
+                text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad)")
+            text("half = is_half(grad)")
+        if op.arity > 2:
+            text("edges = node.edge_list")
+        if op.vjp_all:
+            needs = "tuple([n is not None for n, _ in node.edges()])"
+            for name in op.named_by_all:
+                _load(text, op, name, reader)
+            call = ", ".join(_argument(op, n) for n in op.all_parameters)
+            text(f"g = {_formula(reader, 'all')}({needs}, {call})")
+            if op.list_edge:
+                text(f"return tuple([{_fit(reader)}(x, s, d) for x, s, d in "
+                     f"zip(g, node.{op.list_edge}_shape, node.{op.list_edge}_dtype)])")
+                return
+            if op.arity == 1:
+                text("g0, = g")
+            else:
+                text(", ".join(f"g{i}" for i in range(len(op.edges))) + " = g")
+            for i, p in enumerate(op.edges):
+                text(f"if g{i} is not None: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
+        else:
+            for i, p in enumerate(op.edges):
+                _one_gradient(text, op, i, p, reader)
+        text("return " + ("g0" if op.arity == 1 else "(" + ", ".join(f"g{i}" for i in range(len(op.edges))) + ",)"))
+
+
+def _one_gradient(text, op, i, p, reader):
+    def body():
+        names = op.formula_parameters[p]
+        for name in names:
+            _load(text, op, name, reader)
+        text(f"g{i} = {_formula(reader, p)}({', '.join(_argument(op, n) for n in names)})")
+        array = f"g{i}" if reader == "raw" else f"g{i}._array"
+        wrong = f"{array}.shape != node.{p}_shape or {array}.dtype is not node.{p}_dtype"
+        kind = f"type(g{i}) is not {'nd' if reader == 'raw' else 'T'}"
+        text(f"if {kind} or {wrong}: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
+    if op.arity == 1:
+        return body()
+    text(f"g{i} = None")
+    with text.block(f"if {f'node.n{i}' if op.arity == 2 else f'edges[{i}][0]'} is not None:"):
+        body()
+
+
+def _formula(reader, p):
+    return f"({reader}_{p} if not half else wide_{reader}_{p})"
+
+
+def _fit(reader):
+    return "fit" if reader == "raw" else "fit_tensor"
+
+
+def _argument(op, name):
+    if name == "grad" and op.outputs not in (1, "list"):
+        return f"grad[{op.first_differentiable}]"
+    if name == "grads":
+        return "grad"
+    if name.startswith("grad_") and name[5:] in op.output_names:
+        return f"grad[{op.output_names.index(name[5:])}]"
+    if name in op.saved_inputs or name in op.saved_results or name in op.saved_aux or name == "grad":
+        return name
+    return f"node.{name}"
+
+
+def _load(text, op, name, reader):
+    """Read a saved value into a local of its name, checked."""
+    if name in op.saved_inputs:
+        role = op.roles[name]
+        if role == LIST:
+            text(f"{name} = saved_list(node, {name!r})")
+            if reader == "raw":
+                text(f"{name} = [t._array for t in {name}]")
+            return
+        text(f"{name} = node.s_{name}")
+        take = f"saved_input(node, {name!r})"
+        if role == OPTIONAL:
+            with text.block(f"if {name} is not None:"):
+                _check_input(text, name, take, reader)
+        else:
+            _check_input(text, name, take, reader)
+    elif name in op.saved_results:
+        nr = op.output_names.index(name)
+        text(f"{name} = node.s_{name}")
+        take = f"saved_result(node, {name!r}, {nr})"
+        if reader == "raw":
+            text(f"if node.c_{name}.count != node.k_{name}: {name} = {take}._array")
+        else:
+            text(f"{name} = own_result(node, {name}, {nr}, node.c_{name}) if node.c_{name}.count == node.k_{name} else {take}")
+    elif name in op.saved_aux:
+        text(f"{name} = node.s_{name}")
+        text(f"if {name} is RELEASED: raise freed(node)")
+        if reader == "tensor":
+            text(f"if type({name}) is nd: {name} = wrap({name})")
+
+
+def _check_input(text, name, take, reader):
+    text(f"v = {name}._counter")
+    text(f"if v is not None and v.count != node.k_{name}: {name} = {take}")
+    if reader == "raw":
+        text(f"{name} = {name}._array")
+
+
+# ------------------------------------------------------------------------------------------------------ the function
+
+def _function(text, op):
+    with text.block(f"def function({signature(op)}):"):
+        for condition, other in op.divert.items():
+            text(f"if {condition}: return F.{other}({', '.join(_pass_on(op))})")
+        if op.varargs:
+            v = op.varargs
+            text(f"if len({v}) == 1 and type({v}[0]) is not int: {v} = unpack_varargs({v}[0])")
+        for p, alias in op.aliases.items():
+            text(f"if {alias} is not None: {p} = {alias}")
+        tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
+        single = [p for p in tensors if op.roles[p] == TENSOR]
+        _take_tensors(text, op, tensors, single)
+        _run_body(text, op)
+        _wrap_outputs(text, op)
+        if op.edges:
+            _record(text, op)
+        text("return " + _returned(op))
+
+
+def signature(op):
+    """The function's parameters as Python text, under their public names."""
+    parts, star = [], False
+    for p in op.parameters:
+        if p == op.varargs:
+            parts.append("*" + p)
+            star = True
+            continue
+        if p in op.keyword_only and not star:
+            parts.append("*")
+            star = True
+        parts.append(public(p) + (f"={op.defaults[p]!r}" if p in op.defaults else ""))
+    if op.aliases:
+        if not star:
+            parts.append("*")
+        parts += [f"{alias}=None" for alias in op.aliases.values()]
+    return ", ".join(parts)
+
+
+def _pass_on(op):
+    return [f"{p}={p}" if p in op.keyword_only else "*" + p if p == op.varargs else public(p) for p in op.parameters]
+
+
+def _take_tensors(text, op, tensors, single):
+    """Operands as Tensors of this build's array module; a call whose operands are elsewhere goes to the other build."""
+    names = [public(p) for p in single]
+    if names:
+        with text.block(f"if {' or '.join(f'type({n}) is not T' for n in names)}:"):
+            there = f"return op.on_cuda({', '.join(_pass_on(op))})"
+            if op.lifts and len(names) > 1:
+                text(f"lifted = lift{'' if len(names) == 2 else '_all'}(op, {', '.join(names)})")
+                text("if lifted is NotImplemented: return lifted")
+                text(f"if lifted is ELSEWHERE: {there}")
+                text(f"{', '.join(names)} = lifted")
+            else:
+                for n in names:
+                    text(f"if not isinstance({n}, Tensor): {n} = not_tensor(op, {n!r}, {n})")
+                text(f"if elsewhere(op, {', '.join(names)}): {there}")
+    for p in tensors:
+        if op.roles[p] == LIST:
+            text(f"{p} = as_list(op, {p})")
+            text(f"if elsewhere(op, *{p}): return op.on_cuda({', '.join(_pass_on(op))})")
+            text(f"a_{p} = [t._array for t in {p}]")
+        elif op.roles[p] == OPTIONAL:
+            text(f"a_{p} = None if {p} is None else {p}._array")
+        else:
+            text(f"a_{p} = {public(p)}._array")
+
+
+def _run_body(text, op):
+    tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
+    arguments = [("*" + p if p == op.varargs_plain else f"{p}={p}" if p in op.keyword_only else p)
+                 if op.roles[p] == PLAIN else f"a_{p}" for p in op.parameters]
+    first = f"a_{tensors[0]}" if op.roles[tensors[0]] != LIST else f"(a_{tensors[0]}[0] if a_{tensors[0]} else None)"
+    text("state = local.state")
+    with text.block("try:"):
+        promoted = [f"a_{p}" for p in op.promotes]
+        if len(promoted) == 2:
+            a, b = promoted
+            text(f"if {a}.dtype is not {b}.dtype: {a}, {b} = promote({a}, {b})")
+        elif len(promoted) > 2:
+            a = promoted[0]
+            differ = " or ".join(f"{a}.dtype is not {b}.dtype" for b in promoted[1:])
+            text(f"if {differ}: {', '.join(promoted)} = promote_all({', '.join(promoted)})")
+        if op.to_float:
+            for a in promoted or [f"a_{p}" for p in op.edges]:
+                text(f"if {a}.dtype is not f32 and {a}.dtype is not f64: {a} = to_float({a})")
+        if op.wide_body:
+            text(f"if {first}.itemsize == 2: data = in_float32(body, {', '.join(arguments)})")
+            text(f"else: data = state.run(body, {', '.join(arguments)})")
+        else:
+            text(f"data = state.run(body, {', '.join(arguments)})")
+    with text.block("except Exception as error:"):
+        text(f"data = recover(op, error, body, ({', '.join(a for a in arguments if '=' not in a)},), "
+             f"dict({', '.join(a for a in arguments if '=' in a)}))")
+
+
+def _wrap_outputs(text, op):
+    """Results: Tensors over what the body returned, as yet without history."""
+    if op.aux:
+        text(", ".join(["data", *(f"s_{a}" for a in op.aux)]) + " = data")
+    if op.outputs == "list":
+        text("outs = [wrap(d) for d in data]")
+        if op.is_view:
+            text("view_outputs(input, outs, op, (" + _step_arguments(op) + "))")
+    elif op.outputs == 1:
+        text("if type(data) is not nd: data = asarray(data)")
+        _new_tensor(text, "out", "data")
+        if op.is_view:
+            text("v = input._counter")
+            text("out._counter = version(input) if v is None else v")
+            text("view = new(View)")
+            with text.block("if input._view is None:"):
+                text(f"view.base = input; view.steps = ((op, ({_step_arguments(op)})),)")
+            with text.block("else:"):
+                text(f"parent = input._view; view.base = parent.base; view.steps = (*parent.steps, (op, ({_step_arguments(op)})))")
+            text("view.seen = out._counter.count")
+            text("out._view = view")
+        else:
+            text("out._counter = out._view = None")
+    else:
+        text(", ".join(f"d_{n}" for n in op.output_names) + " = data")
+        for n in op.output_names:
+            text(f"if type(d_{n}) is not nd: d_{n} = asarray(d_{n})")
+            _new_tensor(text, f"o_{n}", f"d_{n}")
+            text(f"o_{n}._counter = o_{n}._view = o_{n}._node = None; o_{n}._nr = 0; o_{n}._requires = False")
+
+
+def _step_arguments(op):
+    return "".join(f"{p}, " for p in op.parameters if op.roles[p] == PLAIN)
+
+
+def _new_tensor(text, name, data):
+    text(f"{name} = new(T)")
+    text(f"{name}._array = {data}; {name}._grad = {name}._leaf = {name}._hooks = None")
+
+
+def _record(text, op):
+    """The node, if anything that flows into it needs a gradient and this thread records."""
+    for p in op.edges:
+        if op.roles[p] != LIST:
+            name = public(p)
+            present = f"{name} is not None and " if op.roles[p] == OPTIONAL else ""
+            text(f"if {present}{name}._view is not None: refresh({name})")
+    wanted = []
+    for p in op.edges:
+        name = public(p)
+        wanted.append({TENSOR: f"{name}._requires", OPTIONAL: f"({p} is not None and {p}._requires)",
+                       LIST: f"any_requires({p})"}[op.roles[p]])
+    condition = f"({' or '.join(wanted)}) and state.mode" if len(wanted) > 1 else f"{wanted[0]} and state.mode"
+    if op.may_be_integer:
+        condition += " and data.dtype.kind in 'fcV'"
+    with text.block(f"if {condition}:"):
+        text("seq = next_seq()")
+        text("node = new(N) if seq % PRIME else new(NU)")
+        text("node.seq = seq; node._rare = None")
+        _record_edges(text, op)
+        _record_saved(text, op)
+        if op.outputs == 1:
+            text("out._node = node; out._nr = 0; out._requires = True")
+        elif op.outputs == "list":
+            text("attach_list(node, outs)")
+        else:
+            text("node.result_meta = (" + "".join(f"(d_{n}.shape, d_{n}.dtype), " for n in op.output_names) + ")")
+            for i, n in enumerate(op.output_names):
+                if op.differentiable[i]:
+                    text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
+        text("if state.mode == 2: rare(node, state)")
+    if op.outputs == 1:
+        text("else: out._node = None; out._nr = 0; out._requires = False")
+
+
+def _record_edges(text, op):
+    parts = []
+    for i, p in enumerate(op.edges):
+        name = public(p)
+        if op.roles[p] == LIST:
+            parts.append(f"*[edge_of(t) for t in {p}]")
+            text(f"node.{p}_shape = [a.shape for a in a_{p}]; node.{p}_dtype = [t._array.dtype for t in {p}]")
+            continue
+        meta = f"a = {name}._array; node.{p}_shape = a.shape; node.{p}_dtype = a.dtype"
+        if op.arity <= 2:
+            want = f"fn = {name}._node; node.n{i} = leaf_node({name}) if fn is None else fn; node.i{i} = {name}._nr; {meta}"
+            if op.arity == 1:
+                text(want)
+            else:
+                text(f"if {name}._requires: {want}" if op.roles[p] == TENSOR else f"if {name} is not None and {name}._requires: {want}")
+                if f"{p}_shape" in op.named_anywhere:
+                    text(f"else: node.n{i} = None; node.i{i} = 0; a = {name}._array; node.{p}_shape = a.shape")
+                else:
+                    text(f"else: node.n{i} = None; node.i{i} = 0")
+        else:
+            present = f"if {name} is not None: " if op.roles[p] == OPTIONAL else ""
+            text(present + meta)
+            parts.append(f"edge_of({name})" if op.roles[p] == TENSOR else f"NO_EDGE if {name} is None else edge_of({name})")
+    if op.arity > 2:
+        text(f"node.edge_list = ({', '.join(parts)},)")
+
+
+def _record_saved(text, op):
+    for p in op.saved_inputs:
+        name = public(p)
+        if op.roles[p] == LIST:
+            text(f"node.s_{p} = tuple({p}); node.k_{p} = [0 if t._counter is None else t._counter.count for t in {p}]")
+            continue
+        users = op.users[p]
+        save = f"node.s_{p} = {name}; v = {name}._counter; node.k_{p} = 0 if v is None else v.count"
+        conditions = []
+        if op.roles[p] == OPTIONAL:
+            conditions.append(f"{name} is not None")
+        if len(op.edges) > 1 and users is not None and set(users) != set(op.edges):
+            conditions.append("(" + " or ".join(
+                f"{public(u)}._requires" if op.roles[u] == TENSOR else f"({u} is not None and {u}._requires)" for u in users) + ")")
+        if conditions:
+            text(f"if {' and '.join(conditions)}: {save}")
+            text(f"else: node.s_{p} = None")
+        else:
+            text(save)
+    for r in op.saved_results:
+        out, data = ("out", "data") if op.outputs == 1 else (f"o_{r}", f"d_{r}")
+        text(f"v = {out}._counter")
+        text(f"if v is None: v = {out}._counter = Version()")
+        text(f"node.s_{r} = {data}; node.c_{r} = v; node.k_{r} = v.count")
+    for a in op.saved_aux:
+        text(f"node.s_{a} = s_{a}")
+    for s in op.saved_plain:
+        text(f"node.{s} = {_plain_source(op, s)}")
+
+
+def _plain_source(op, name):
+    for suffix, attribute in (("_shape", "shape"), ("_dtype", "dtype")):
+        stem = name.removesuffix(suffix)
+        if stem != name and op.roles.get(stem) in (TENSOR, LIST):
+            return f"{public(stem)}._array.{attribute}" if op.roles[stem] == TENSOR else f"[t._array.{attribute} for t in {stem}]"
+    return name
+
+
+def _returned(op):
+    if op.outputs == 1:
+        return "out"
+    if op.outputs == "list":
+        return "tuple(outs)"
+    shown = [f"o_{n}" for n in op.output_names if n not in op.hidden]
+    if len(shown) == 1:
+        return shown[0]
+    return f"result_type(({', '.join(shown)}))" if op.result_type else f"({', '.join(shown)})"

@@ -1,0 +1,94 @@
+"""In-place forms: the op out of place, its result written into the tensor, the history rewritten.
+
+What the formula needs decides what is kept: the overwritten input, as a copy; the result, as the memory after the write.
+A call that fails leaves value, version and history as they were.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.ops.views import refresh, set_history
+
+
+def check_writable(t: Tensor, name: str) -> None:
+    """Raises RuntimeError where autograd or the memory does not allow a write into t."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(t).__name__}")
+    if t._view is not None:
+        refresh(t)
+    if local.state.enabled:
+        if t._requires and t._node is None:
+            raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Write under "
+                               f"torch.no_grad(), or to a result computed from it")
+        view = t._view
+        if view is not None:
+            if view.base._requires and view.base._node is None:
+                raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
+                                   f"Write under torch.no_grad(), or to a result computed from the leaf")
+            if t._requires and any(len(step) == 3 for step in view.steps):
+                raise RuntimeError(f"{name}: Output {t._nr} of {t._node.name()} is a view and is being modified inplace. It comes from a "
+                                   f"function that returns multiple views, whose gradients could no longer be told apart: "
+                                   f"write to a clone()")
+    array = t._array
+    if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                           f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
+    if type(array) is np.ndarray and not array.flags.writeable:
+        raise RuntimeError(f"{name}: the tensor's NumPy array is read-only; clone() it first")
+
+
+def written(t: Tensor, data) -> None:
+    """Write values into t's memory and count the write."""
+    array = t._array
+    _device.xp(array).copyto(array, data, casting="unsafe")
+    version(t).count += 1
+
+
+def inplace(op):
+    """The in-place form of an op: op_(self, ...) -> self."""
+    title = op.name + "_"
+
+    def function(input, *args, **kwargs):
+        check_writable(input, title)
+        recording = local.state.enabled
+        source = _source(input, recording and "self" in getattr(op, "saved_inputs", ()))
+        out = op.function(source, *args, **kwargs)
+        data = out._array
+        if data.shape != input._array.shape:
+            raise RuntimeError(f"{title}: output with shape {list(input._array.shape)} doesn't match the broadcast shape "
+                               f"{list(data.shape)}; an in-place operation cannot enlarge its tensor")
+        if not _dtype.can_cast(data.dtype, input._array.dtype):
+            raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
+                               f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
+        written(input, data)
+        if out._requires and out._node is not source._node:
+            _keep_result(input, out._node)
+            set_history(input, out._node, out._nr)
+        return input
+
+    function.__name__ = function.__qualname__ = title
+    function.__doc__ = f"In-place form of {op.name}. Raises RuntimeError where the tensor may not be written to.\n\n{op.body.__doc__}"
+    return function
+
+
+def _source(t: Tensor, copy):
+    """What the op reads in t's place: t's history over t's memory, or over a copy if the formula will need the old values."""
+    source = wrap(t._array.copy() if copy else t._array)
+    source._requires, source._node, source._nr = t._requires, t._node, t._nr
+    if t._requires and t._node is None:
+        source._leaf = t._leaf
+    return source
+
+
+def _keep_result(t, node):
+    """A node that saved its result keeps the memory that the result went to, at the version after the write."""
+    record = getattr(node, "record", None)
+    for name in record.saved_results if record else ():
+        counter = version(t)
+        setattr(node, "s_" + name, t._array)
+        setattr(node, "c_" + name, counter)
+        setattr(node, "k_" + name, counter.count)

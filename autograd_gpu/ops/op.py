@@ -1,0 +1,285 @@
+"""The op record: an operation's forward, its derivative and everything that is made from the two.
+
+    @elementwise(cuda="tanh(self)")
+    def tanh(self):
+        '''...'''
+        return np.tanh(self)
+
+    tanh.vjp(self=lambda grad, result: grad * F.conj(1 - result * result))
+
+Bodies and formulas are written once and read several times: `rebind` gives the same code other globals. In a body `np` and
+`sp` are NumPy and SciPy, or CuPy and cupyx; in a formula or a composite `F` is the namespace of functions on arrays or on
+Tensors. So families of ops need no import of each other, nor an order.
+"""
+from __future__ import annotations
+
+import collections
+import inspect
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu.ops import compile as _compile
+from autograd_gpu.ops import runtime
+from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
+from autograd_gpu.ops.namespace import OPS, REGISTRY, rebind
+
+_ROLES = {inspect.Parameter.empty: TENSOR, "Tensor": TENSOR, "Tensor | None": OPTIONAL, "Sequence[Tensor]": LIST}
+
+
+def _register(name, record):
+    if name in REGISTRY:
+        raise ValueError(f"op {name!r} is registered already, in {REGISTRY[name].body.__module__}; give the new one another name")
+    REGISTRY[name] = record
+    setattr(OPS, name, record.function)
+
+
+class Op:
+    """One operation. Everything in it follows from the body's signature, the formulas and the decorator's options.
+
+    A parameter without annotation is a Tensor, `Tensor | None` an optional one, `Sequence[Tensor]` a list of them; any other
+    annotation makes it a plain value. After `grad`, a formula's parameters are what is saved: inputs, `result` or an output's
+    name, a value in `aux`, `<input>_shape`, `<input>_dtype`, plain parameters.
+    """
+
+    def __init__(self, body, *, elementwise=False, view=False, node=None, digit=None, outputs=(), differentiable=None, hidden=(),
+                 aux=(), many=False, promote=None, to_float=False, may_be_integer=False, varargs=None, aliases=None, divert=None,
+                 cuda=None, method=True, function=True, inplace=None, accepts_none=False, domain=(-2.0, 2.0), samples=None):
+        self.name = body.__name__
+        self.body = body
+        self.is_elementwise, self.is_view, self.cuda = elementwise, view, cuda
+        self.method, self.is_function, self.domain, self.samples = method, function, domain, samples
+        self.inplace = elementwise if inplace is None else inplace
+        self.digit = digit
+        self.title = _node_title(self.name, node, digit)
+        self.digit_parameters = tuple(inspect.signature(digit).parameters) if digit else ()
+        self._read_signature(varargs)
+        self.output_names = tuple(outputs) or ("result",)
+        self.outputs = "list" if many else len(self.output_names)
+        self.differentiable = differentiable or (True,) * len(self.output_names)
+        self.first_differentiable = self.differentiable.index(True) if True in self.differentiable else 0
+        self.hidden, self.aux = tuple(hidden), tuple(aux)
+        shown = [n for n in self.output_names if n not in self.hidden]
+        self.result_type = _result_type(self.name, shown) if len(shown) > 1 else None
+        self.accepts_none = accepts_none
+        self.lifts = elementwise
+        self.promotes = promote if promote is not None else \
+            [p for p in self.parameters if self.roles[p] == TENSOR] if elementwise else []
+        self.to_float, self.may_be_integer = to_float, may_be_integer
+        self.varargs, self.divert = varargs, divert or {}
+        self.aliases = aliases or {p: a for p, a in (("dim", "axis"), ("keepdim", "keepdims"))
+                                   if p in self.parameters and self.roles[p] == PLAIN}
+        self.formulas, self.vjp_all = {}, None
+        self._derive()
+        self.function = _lazy(self, "function")
+        self.operator = _lazy(self, "operator")
+
+    def _read_signature(self, varargs):
+        parameters = inspect.signature(self.body).parameters
+        self.parameters = list(parameters)
+        self.roles = {n: _ROLES.get(p.annotation, PLAIN) for n, p in parameters.items()}
+        self.defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
+        self.keyword_only = {n for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+        self.varargs_plain = None
+
+    def vjp(self, /, **formulas):
+        """Give the derivative: for each differentiable input a formula of `grad` and of what it needs saved.
+
+        `None` as a formula: the input has an edge, through which zero flows.
+        """
+        self._once()
+        self.formulas = formulas
+        self._derive()
+        return self
+
+    def vjp_shared(self, *inputs):
+        """Decorator: one formula for all inputs, (needs, grad, ...) -> one gradient or None each, where they share work."""
+        self._once()
+
+        def take(formula):
+            self.formulas, self.vjp_all = dict.fromkeys(inputs), formula
+            self._derive()
+            return formula
+        return take
+
+    def _once(self):
+        if self.formulas:
+            raise ValueError(f"op {self.name!r} has its formulas already")
+
+    def _derive(self):
+        """What each node keeps, from what the formulas name."""
+        self.edges = [p for p in self.parameters if p in self.formulas]
+        unknown = set(self.formulas) - set(self.edges)
+        if unknown:
+            raise ValueError(f"op {self.name!r}: formulas for {sorted(unknown)}, which are not its inputs {self.parameters}")
+        self.list_edge = next((p for p in self.edges if self.roles[p] == LIST), None)
+        self.arity = 3 if self.list_edge or len(self.edges) > 2 else len(self.edges)
+        if self.vjp_all:
+            self.all_parameters = list(inspect.signature(self.vjp_all).parameters)[1:]
+            named = {n: None for n in self.all_parameters}
+        else:
+            self.formula_parameters = {p: list(inspect.signature(f).parameters) for p, f in self.formulas.items()}
+            named = {}
+            for p, names in self.formula_parameters.items():
+                for n in names:
+                    named.setdefault(n, []).append(p)
+        named = {n: u for n, u in named.items() if n not in ("grad", "grads") and not
+                 (n.startswith("grad_") and n[5:] in self.output_names)}
+        self.users = named
+        self.named_anywhere = set(named) | set(self.digit_parameters)
+        self.named_by_all = [n for n in named]
+        self.saved_inputs = [n for n in named if self.roles.get(n, PLAIN) != PLAIN]
+        self.saved_results = [n for n in named if n in self.output_names and n not in self.roles]
+        self.saved_aux = [n for n in named if n in self.aux]
+        taken = {*self.saved_inputs, *self.saved_results, *self.saved_aux}
+        edge_meta = {f"{p}{s}" for p in self.edges for s in ("_shape", "_dtype")}
+        self.saved_plain = [n for n in [*named, *(d for d in self.digit_parameters if d not in named)]
+                            if n not in taken and n not in edge_meta]
+        for n in self.saved_plain:
+            stem = n.removesuffix("_shape").removesuffix("_dtype")
+            if n not in self.parameters and stem not in self.parameters:
+                raise ValueError(f"op {self.name!r}: a formula names {n!r}, which is neither an input, an output nor a parameter")
+
+    @property
+    def wide_body(self):
+        """Whether a half-precision body has to run in float32 to round once: when it is more than one ufunc."""
+        return self.is_elementwise and not isinstance(self.on_arrays(np), np.ufunc)
+
+    def on_arrays(self, module):
+        """The body for NumPy's or CuPy's arrays. A body that is a call of one ufunc is that ufunc."""
+        direct = _direct_ufunc(self) if self.is_elementwise else None
+        if direct:
+            return getattr(module, direct)
+        return rebind(self.body, module, sp=_device.scientific(module))
+
+    def step(self, *args):
+        """The op as a view step on an array: see base.View."""
+        return self.body(*args)
+
+
+class Composite:
+    """A function written with ops, without a node of its own."""
+
+    def __init__(self, body, method, function):
+        self.name, self.body, self.method, self.is_function = body.__name__, body, method, function
+        self.function = self.operator = body
+        self.inplace = False
+
+    def on_arrays(self, module):
+        return rebind(self.body, module)
+
+
+def elementwise(**options):
+    """Decorator: a body that computes each element from the operands' elements at its place, after broadcasting.
+
+    `cuda=` is its CUDA C expression; without it the body itself is traced. Options as in `op`.
+    """
+    return op(elementwise=True, **options)
+
+
+def view(**options):
+    """Decorator: a body that gives a view of its input's memory."""
+    return op(view=True, **options)
+
+
+def op(**options):
+    """Decorator: make a body an op. Options:
+
+    node             the node's name, where it is not <Op>Backward0
+    digit            a function of plain parameters giving the digit by which PyTorch tells overloads apart; then `node` is the name
+                     without "Backward" and digit
+    outputs          names of several results; `differentiable` says which have a history, `hidden` which are not returned
+    many             the body gives any number of results
+    aux              names of integer or boolean values that the body returns behind its result, for the formulas
+    promote          inputs brought to a common dtype (elementwise: all); to_float: integers become the default float
+    varargs          the parameter that users may give as several integers
+    divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op
+    method, function, inplace   whether it is a method of Tensor, a function of the package, a method with an underscore
+    domain, samples  the range of test inputs, or a function that yields test arguments
+    """
+    def register(body):
+        record = Op(body, **options)
+        _register(record.name, record)
+        return record
+    return register
+
+
+def composite(body=None, *, method=True, function=True):
+    """Decorator: a function of Tensors written with F.<op>; it records what its ops record."""
+    if body is None:
+        return lambda f: composite(f, method=method, function=function)
+    record = Composite(body, method, function)
+    _register(record.name, record)
+    return body
+
+
+# ------------------------------------------------------------------------------------------------- making the functions
+
+def _lazy(record, kind):
+    """The op's function, compiled at its first call; the object stays the same, so references to it stay right.
+
+    As an operator it answers NotImplemented to an operand it does not know, as a function it raises TypeError.
+    """
+    names = {}
+
+    def build(*args, **kwargs):
+        names.update(runtime.bindings(record, np, soft=kind == "operator"))
+        exec(compile(_compile.source(record), f"<op {record.name}>", "exec"), names)
+        made = names["function"]
+        function.__code__, function.__defaults__, function.__kwdefaults__ = made.__code__, made.__defaults__, made.__kwdefaults__
+        return function(*args, **kwargs)
+
+    names["build"] = build
+    exec("def function(*args, **kwargs): return build(*args, **kwargs)", names)
+    function = names.pop("function")
+    function.__name__, function.__qualname__, function.__module__ = record.name, record.name, "autograd_gpu"
+    function.__doc__ = record.body.__doc__
+    function.record = record
+    return function
+
+
+def _node_title(name, node, digit):
+    """A node's name; where a digit is computed, all but the digit."""
+    if node is None:
+        node = "".join(word.capitalize() for word in name.split("_"))
+        return node + ("Backward" if digit else "Backward0")
+    return node + "Backward" if digit else node
+
+
+class _Probe:
+    """Stands for np while a body is asked whether it is one call of a ufunc on its own parameters, in order."""
+
+    def __init__(self, operands):
+        self._operands = operands
+
+    def __getattr__(self, name):
+        if not isinstance(getattr(np, name, None), np.ufunc):
+            raise LookupError
+        def call(*args):
+            if len(args) != len(self._operands) or any(a is not b for a, b in zip(args, self._operands, strict=True)):
+                raise LookupError
+            return name
+        return call
+
+
+def _direct_ufunc(record):
+    if len(record.parameters) != sum(r == TENSOR for r in record.roles.values()):
+        return None
+    operands = [object() for _ in record.parameters]
+    try:
+        found = rebind(record.body, np=_Probe(operands))(*operands)
+    except Exception:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _result_type(name, fields):
+    """A named tuple whose fields read and print as torch.return_types' do."""
+    cls = collections.namedtuple(name, fields)
+
+    def __repr__(self):
+        parts = ",\n".join(f"{f}={v!r}" for f, v in zip(self._fields, self, strict=True))
+        return f"torch.return_types.{name}(\n{parts})"
+    made = type(name, (cls,), {"__slots__": (), "__repr__": __repr__, "__new__": lambda c, values: tuple.__new__(c, values)})
+    made.__module__ = "autograd_gpu.return_types"
+    return made

@@ -1,0 +1,342 @@
+"""What the compiled functions of ops call: operands made alike, gradients made to fit, errors put in words."""
+from __future__ import annotations
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor, Version, View, version, wrap
+from autograd_gpu.engine import saved
+from autograd_gpu.engine.grad_mode import local, quiet_context
+from autograd_gpu.engine.hooks import pack_saved
+from autograd_gpu.engine.node import PRIME, Node, edge_of, leaf_node, next_seq, unlinking
+from autograd_gpu.ops.namespace import OPS, rebind
+from autograd_gpu.ops.views import refresh, view_outputs
+
+nd = np.ndarray
+_scalars: dict[tuple, Tensor] = {}           # Python numbers as Tensors; emptied when it is full
+_HALF = tuple(np.dtype(d.dtype) for d in (_dtype.float16, _dtype.bfloat16) if d)
+
+
+class WrappedNumber:
+    """Marks, in the slot of a leaf's hooks, a 0-d Tensor made of a Python number: it never decides a dtype, no hook packs it."""
+
+
+# ------------------------------------------------------------------------------------------------------------- operands
+
+def number(value, dtype):
+    """A Tensor over a Python number, of the dtype that it has beside a tensor of `dtype`."""
+    key = (value, type(value), dtype)
+    found = _scalars.get(key)
+    if found is not None:
+        return found
+    level = _dtype.category(dtype)
+    if isinstance(value, complex):
+        own = dtype if level == "c" else np.result_type(dtype if level == "f" else _dtype.default(), np.complex64)
+    elif isinstance(value, float):
+        own = dtype if level in "fc" else _dtype.default()
+    elif isinstance(value, bool):
+        own = dtype
+    else:
+        own = dtype if level != "b" else np.dtype(np.int64)
+    array = np.array(value)
+    if own.kind in "iu" and array.astype(own) != array and not (own.kind == "u" and value >= -1 - np.iinfo(own).max):
+        raise RuntimeError(f"value cannot be converted to type {_dtype.of(own)} without overflow: {value}")
+    t = wrap(array.astype(own))
+    t._hooks = WrappedNumber
+    if value == value and value != 0:        # 0.0 and -0.0 are the same key
+        if len(_scalars) >= 1000:
+            _scalars.clear()
+        _scalars[key] = t
+    return t
+
+
+ELSEWHERE = object()                         # what lift answers where the other build of the op has to run
+
+
+def lift_soft(op, x, y):
+    """Two operands of an operator as Tensors; NotImplemented where one is of a type that only its own class may know."""
+    if type(x) is Tensor:
+        kind = type(y)
+        if kind is float or kind is int:
+            found = _scalars.get((y, kind, x._array.dtype))
+            if found is not None:
+                return x, found
+    elif type(y) is Tensor:
+        kind = type(x)
+        if kind is float or kind is int:
+            found = _scalars.get((x, kind, y._array.dtype))
+            if found is not None:
+                return found, y
+    pair = _as_tensor(x, y), _as_tensor(y, x)
+    if pair[0] is None or pair[1] is None:
+        return NotImplemented
+    return ELSEWHERE if elsewhere(op, *pair) else pair
+
+
+def _as_tensor(value, beside):
+    """An operand as a Tensor: a number takes its dtype and device from the Tensor beside it. None for an unknown type."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (int, float, complex)) and isinstance(beside, Tensor):
+        t = number(value, beside._array.dtype)
+        if type(beside._array) is not nd:
+            t = wrap(_device.copy(t._array, _device.of(beside._array)))
+            t._hooks = WrappedNumber
+        return t
+    return wrap(value) if _device.is_array(value) else None
+
+
+def lift(op, x, y):
+    """Two operands of a function as Tensors. Raises TypeError for what is neither a Tensor, an array nor a number."""
+    lifted = lift_soft(op, x, y)
+    if lifted is NotImplemented:
+        name, wrong = ("input", x) if _as_tensor(x, y) is None else ("other", y)
+        raise TypeError(f"{op.name}(): argument '{name}' must be Tensor, an array or a number beside a Tensor, not "
+                        f"{type(wrong).__name__}: {wrong!r:.80}")
+    return lifted
+
+
+def lift_all(op, *operands):
+    """Three or more operands as Tensors; see lift."""
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    if not tensors:
+        raise TypeError(f"{op.name}(): one of the operands must be a Tensor, got {', '.join(type(o).__name__ for o in operands)}")
+    anchor = next((t for t in tensors if t._array.dtype.kind != "b"), tensors[0])
+    lifted = [_as_tensor(o, anchor) for o in operands]
+    if any(t is None for t in lifted):
+        raise TypeError(f"{op.name}(): operands must be Tensors, arrays or numbers, got {', '.join(type(o).__name__ for o in operands)}")
+    return ELSEWHERE if elsewhere(op, *lifted) else lifted
+
+
+def as_list(op, tensors):
+    """The argument of an op on a sequence of tensors. Raises TypeError unless it is one."""
+    if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
+        for t in tensors:
+            if t._view is not None:
+                refresh(t)
+        return tensors
+    raise TypeError(f"{op.name}(): expected a list or tuple of Tensors, got {type(tensors).__name__}" + (
+        f" with a {next(type(t).__name__ for t in tensors if not isinstance(t, Tensor))}" if isinstance(tensors, (list, tuple)) else ""))
+
+
+def not_tensor(op, name, value):
+    """A value given where a Tensor belongs: an array is taken as one. Raises TypeError for anything else."""
+    if _device.is_array(value):
+        return wrap(value)
+    raise TypeError(f"{op.name}(): argument '{name}' must be Tensor, not {type(value).__name__}")
+
+
+def promote(a, b):
+    """Two arrays in the dtype that PyTorch gives their combination."""
+    found = _dtype.result_of([(a.dtype, 2 if a.ndim else 1), (b.dtype, 2 if b.ndim else 1)])
+    return a.astype(found, copy=False), b.astype(found, copy=False)
+
+
+def promote_all(*arrays):
+    """Arrays in the dtype that PyTorch gives their combination."""
+    found = _dtype.result_of([(a.dtype, 2 if a.ndim else 1) for a in arrays])
+    return [a.astype(found, copy=False) for a in arrays]
+
+
+def to_float(a):
+    """An array of integers or bools in the default floating dtype; others as they are."""
+    return a.astype(_dtype.default()) if a.dtype.kind in "biu" else a
+
+
+def unpack_varargs(value):
+    """x.view((2, 3)) as x.view(2, 3)."""
+    if isinstance(value, (tuple, list)):
+        return tuple(value)
+    return (value,)
+
+
+# ------------------------------------------------------------------------------------------------------- running a body
+
+def recover(op, error, body, arguments, options):
+    """After a body raised: run it again if only its context was taken, else say what was wrong with the operands."""
+    if isinstance(error, RuntimeError) and str(error).startswith("cannot enter context"):
+        return quiet_context().run(body, *arguments, **options)      # from a finaliser that ran inside another op
+    arrays = [a for a in arguments if isinstance(a, nd)]
+    if isinstance(error, np._core._exceptions._UFuncNoLoopError) or (isinstance(error, TypeError) and "not supported" in str(error)):
+        raise RuntimeError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
+                           f"convert the operands first, with .to(dtype)") from None
+    if isinstance(error, TypeError) and "ufunc" in str(error):
+        raise RuntimeError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: {error}") from None
+    if isinstance(error, ValueError) and "broadcast" in str(error):
+        raise RuntimeError(_no_broadcast(op, arrays)) from None
+    raise error.with_traceback(None) if type(error) in (IndexError, RuntimeError, ValueError, TypeError) else error
+
+
+def _no_broadcast(op, arrays):
+    shapes = [a.shape for a in arrays]
+    for i, x in enumerate(shapes):
+        for y in shapes[i + 1:]:
+            for k in range(1, min(len(x), len(y)) + 1):
+                if x[-k] != y[-k] and 1 not in (x[-k], y[-k]):
+                    at = max(len(x), len(y)) - k
+                    return (f"{op.name}: The size of tensor a ({x[-k]}) must match the size of tensor b ({y[-k]}) at "
+                            f"non-singleton dimension {at}; the shapes are {x} and {y}: reshape one of them, or give it a "
+                            f"dimension of size 1 there")
+    return f"{op.name}: shapes {', '.join(map(str, shapes))} cannot be broadcast together"
+
+
+def in_float32(body, *arguments):
+    """A body of several operations on half-precision arrays: computed in float32, rounded once."""
+    half = next(a.dtype for a in arguments if isinstance(a, nd) and a.itemsize == 2 and a.dtype in _HALF)
+    data = local.state.run(body, *[widen(a) for a in arguments])
+    return data.astype(half) if data.dtype == np.float32 else data
+
+
+def elsewhere(op, *operands):
+    """Whether the operands are on a CUDA device. Raises RuntimeError where they are on several."""
+    for t in operands:
+        if isinstance(t, Tensor) and type(t._array) is not nd:
+            break
+    else:
+        return False
+    places = {str(_device.of(t._array)) for t in operands
+              if isinstance(t, Tensor) and not (t._array.ndim == 0 and type(t._array) is nd)}
+    if len(places) > 1:
+        raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
+                           f"{' and '.join(sorted(places))}: move one of them with .to()")
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+
+def sum_to(g, shape):
+    """g summed over the dimensions along which a tensor of `shape` was broadcast to it."""
+    lead = g.ndim - len(shape)
+    axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
+    if axes:
+        g = _device.xp(g).add.reduce(g, axes, keepdims=True)
+    return g.reshape(shape)
+
+
+def fit(g, shape, dtype):
+    """A formula's result as the gradient of an input: broadcasting undone, its real part for a real input, its dtype."""
+    if g is None:
+        return None
+    if type(g) is not nd and not _device.is_array(g):
+        g = np.asarray(g)
+    if g.shape != shape:
+        g = sum_to(g, shape) if g.size or not np.prod(shape) else np.zeros(shape, g.dtype)
+    if g.dtype != dtype:
+        if g.dtype.kind == "c" and dtype.kind != "c":
+            g = g.real
+        g = g.astype(dtype, copy=False)
+    return g
+
+
+def fit_tensor(g, shape, dtype):
+    """fit on Tensors, recorded."""
+    if g is None:
+        return None
+    if type(g) is not Tensor:
+        g = wrap(np.asarray(g))
+    if g._array.shape != shape:
+        g = OPS.sum_to_size(g, shape)
+    if g._array.dtype != dtype:
+        if g._array.dtype.kind == "c" and dtype.kind != "c":
+            g = OPS.real(g)
+        if g._array.dtype != dtype:
+            g = OPS.to_copy(g, dtype)
+    return g
+
+
+def widen(x):
+    """Half precision as float32, of an array or a Tensor; anything else as it is."""
+    if type(x) is Tensor:
+        return OPS.to_copy(x, np.dtype(np.float32)) if x._array.dtype in _HALF else x
+    if isinstance(x, (list, tuple)):
+        return [widen(y) for y in x]
+    return x.astype(np.float32) if getattr(x, "dtype", None) in _HALF else x
+
+
+def widened(formula):
+    """A formula read on half precision: its steps in float32, its result rounded once, by fit."""
+    return lambda *values: formula(*[widen(v) for v in values])
+
+
+def all_none(grads):
+    """Whether no gradient arrived for any of a node's results."""
+    for g in grads:
+        if g is not None:
+            return False
+    return True
+
+
+def is_half(grads):
+    """Whether the gradients are of half precision."""
+    g = next(g for g in grads if g is not None)
+    return (g._array if type(g) is Tensor else g).itemsize == 2
+
+
+def materialize(node, grads):
+    """Zeros where no gradient arrived for one of several results."""
+    like = next(g for g in grads if g is not None)
+    zeros = _device.xp(like).zeros
+    return [zeros(*meta) if g is None else g for g, meta in zip(grads, node.result_meta, strict=True)]
+
+
+def materialize_tensors(node, grads):
+    """materialize on Tensors."""
+    like = next(g for g in grads if g is not None)
+    zeros = _device.xp(like._array).zeros
+    return [wrap(zeros(*meta)) if g is None else g for g, meta in zip(grads, node.result_meta, strict=True)]
+
+
+def saved_list(node, name):
+    """The Tensors of a saved list, each checked."""
+    value = getattr(node, "s_" + name)
+    if value is saved.RELEASED:
+        raise saved.freed(node)
+    return [saved.list_item(node, name, t, k) for t, k in zip(value, getattr(node, "k_" + name), strict=True)]
+
+
+# ----------------------------------------------------------------------------------------------------------- recording
+
+def any_requires(tensors):
+    """Whether any of the Tensors needs a gradient."""
+    for t in tensors:
+        if t._requires:
+            return True
+    return False
+
+
+def attach_list(node, outs):
+    """Make a node the history of any number of results."""
+    node.result_meta = tuple([(t._array.shape, t._array.dtype) for t in outs])
+    for i, t in enumerate(outs):
+        t._node, t._nr, t._requires = node, i, True
+
+
+def rare(node, state):
+    """What a recording does besides, when something rare is on in this thread."""
+    if state.saved_hooks:
+        pack_saved(node, *state.saved_hooks[-1])
+
+
+_COMMON = {
+    f.__name__: f for f in (
+        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, in_float32, elsewhere, fit, fit_tensor,
+        all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, wrap,
+        version, edge_of, leaf_node, unlinking)
+} | dict(
+    next_seq=next_seq,     ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0),
+    RELEASED=saved.RELEASED, NEVER=saved.NEVER, saved_input=saved.saved_input, saved_result=saved.saved_result,
+    own_result=saved.own_result, freed=saved.freed, local=local, f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
+
+
+def bindings(op, module, soft):
+    """The names that a compiled op uses. `soft`: an operator, which answers NotImplemented to unknown operands."""
+    names = dict(_COMMON, op=op, body=op.on_arrays(module), lift=lift_soft if soft else lift, digit=op.digit,
+                 result_type=op.result_type)
+    formulas = {"all": op.vjp_all} if op.vjp_all else op.formulas
+    for p, formula in formulas.items():
+        for reader, bound in (("raw", rebind(formula, module)), ("tensor", rebind(formula, F=OPS))):
+            names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, widened(bound)
+    return names

@@ -1,0 +1,167 @@
+"""Views and their history: what an in-place write through one view means for its base and for the other views.
+
+A view knows its base and the steps that lead to it (base.View), each an op on plain arguments. Steps can be replayed on any
+array that is laid out as the base is, so on a copy of the base's gradient in K order.
+Reference: torch's history rewriting, "In-place operations with autograd" in the documentation's autograd mechanics.
+"""
+from __future__ import annotations
+
+from autograd_gpu import device as _device
+from autograd_gpu.base import Tensor, View, version, wrap
+from autograd_gpu.engine.node import Node, edge_of, next_seq, rare_of
+
+
+def replay(array, steps):
+    """The view that the steps lead to from an array laid out as their base was."""
+    for op, arguments, *pick in steps:
+        array = op.on_arrays(_device.xp(array))(array, *arguments)
+        if pick:
+            array = array[pick[0]]
+    return array
+
+
+def replay_tensor(t: Tensor, steps) -> Tensor:
+    """replay, recorded."""
+    for op, arguments, *pick in steps:
+        t = op.function(t, *arguments)
+        if pick:
+            t = t[pick[0]]
+    return t
+
+
+def like_base(array, shape, strides, dtype):
+    """Uninitialised memory with the base's order of dimensions, without its gaps or overlaps."""
+    order = sorted(range(len(shape)), key=lambda d: (-abs(strides[d]), d))
+    made = _device.xp(array).empty([shape[d] for d in order], dtype)
+    return made.transpose([order.index(d) for d in range(len(shape))])
+
+
+class _OfBase(Node):
+    """A node that knows a base's layout and the steps to one of its views."""
+
+    __slots__ = ("steps", "shape", "strides", "dtype")
+
+    def _set(self, base, steps):
+        self.seq, self._rare = next_seq(), None
+        self.steps = steps
+        self.shape, self.strides, self.dtype = base._array.shape, base._array.strides, base._array.dtype
+
+    def base_gradient(self, g):
+        """A copy of the base's gradient, laid out as the base."""
+        made = like_base(g, self.shape, self.strides, self.dtype)
+        made[...] = g
+        return made
+
+
+class AsStrided(_OfBase):
+    """The history of a view whose base was written to since the view was made."""
+
+    __slots__ = ("n0", "i0")
+    arity = 1
+    title = "AsStridedBackward0"
+
+    def apply(self, grad):
+        if grad is None:
+            return None
+        made = like_base(grad, self.shape, self.strides, self.dtype)
+        made[...] = 0
+        replay(made, self.steps)[...] = grad
+        return made
+
+    def apply_tensors(self, grad):
+        if grad is None:
+            return None
+        zeros = like_base(grad._array, self.shape, self.strides, self.dtype)
+        zeros[...] = 0
+        base = wrap(zeros)
+        replay_tensor(base, self.steps).copy_(grad)
+        return base
+
+
+class CopySlices(_OfBase):
+    """The history of a base after `inner`, an in-place operation on one of its views."""
+
+    __slots__ = ("edge_list", "inner")
+    arity = 3
+    title = "CopySlices"
+
+    def apply(self, grad):
+        if grad is None:
+            return (None,) * len(self.edge_list)
+        result = self.base_gradient(grad)
+        part = replay(result, self.steps)
+        inner = self.inner.apply(part.copy())
+        first, *rest = inner if isinstance(inner, tuple) else (inner,)
+        part[...] = 0 if first is None else first
+        return (result, *rest)
+
+    def apply_tensors(self, grad):
+        if grad is None:
+            return (None,) * len(self.edge_list)
+        result = wrap(like_base(grad._array, self.shape, self.strides, self.dtype))
+        result.copy_(grad)
+        inner = self.inner.apply_tensors(replay_tensor(result, self.steps).clone())
+        first, *rest = inner if isinstance(inner, tuple) else (inner,)
+        part = replay_tensor(result, self.steps)
+        if first is None:
+            part.zero_()
+        else:
+            part.copy_(first)
+        return (result, *rest)
+
+    def release(self):
+        self.inner.release()
+
+
+def refresh(t: Tensor) -> None:
+    """Bring a view's history up to date after writes through its base or another view."""
+    view = t._view
+    count = version(t).count
+    if view.seen == count:
+        return
+    base = view.base
+    if not base._requires:
+        return
+    node = AsStrided()
+    node._set(base, view.steps)
+    node.n0, node.i0 = edge_of(base)
+    t._node, t._nr, t._requires = node, 0, True
+    view.seen = count
+
+
+def set_history(t: Tensor, node, nr) -> None:
+    """Make a node the history of a tensor that was written to in place, and so of its base and the base's other views."""
+    if t._view is None:
+        _move_retained(t, node, nr)
+        t._node, t._nr, t._requires = node, nr, True
+        return
+    base = t._view.base
+    copy = CopySlices()
+    copy._set(base, t._view.steps)
+    copy.inner = node
+    copy.edge_list = (edge_of(base), *node.edges()[1:])
+    _move_retained(base, copy, 0)
+    base._node, base._nr, base._requires = copy, 0, True
+    t._view.seen = -1
+    refresh(t)
+
+
+def _move_retained(t, node, nr):
+    old = t._node
+    if old is not None and old._rare is not None and t._nr in old._rare.retain:
+        reference = old._rare.retain[t._nr]
+        if reference() is t:
+            del old._rare.retain[t._nr]
+            rare_of(node).retain[nr] = reference
+
+
+def view_outputs(t, outs, op, arguments):
+    """Make an op's several results views of t."""
+    counter = version(t)
+    parent = t._view
+    for i, out in enumerate(outs):
+        out._counter = counter
+        out._view = view = View()
+        view.base = t if parent is None else parent.base
+        view.steps = (*(() if parent is None else parent.steps), (op, arguments, i))
+        view.seen = counter.count

@@ -1,0 +1,503 @@
+"""Tensor's methods: one loop over the registry gives it the ops, the rest is what is not an op. Only this file installs any."""
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
+from autograd_gpu import text as _text
+from autograd_gpu.base import CudaTensor, Tensor, version, wrap
+from autograd_gpu.engine import hooks as _hooks
+from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.backward import backward as _autograd_backward
+from autograd_gpu.ops import creation as _creation
+from autograd_gpu.ops.inplace import check_writable, inplace
+from autograd_gpu.ops.namespace import OPS, REGISTRY
+from autograd_gpu.ops.views import refresh
+from autograd_gpu.size import Size
+
+
+def method(function):
+    """Give Tensor a method."""
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+def attribute(function):
+    """Give Tensor a read-only attribute."""
+    setattr(Tensor, function.__name__, property(function))
+    return function
+
+
+# ---------------------------------------------------------------------------------------------------------------- the ops
+
+for _record in REGISTRY.values():
+    if _record.method:
+        setattr(Tensor, _record.name, _record.function)
+    if _record.inplace and _record.method:
+        setattr(Tensor, _record.name + "_", inplace(_record))
+
+_OPERATORS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
+              "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+for _name, _op in _OPERATORS.items():
+    if _op in REGISTRY:
+        setattr(Tensor, f"__{_name}__", REGISTRY[_op].operator)
+        if hasattr(Tensor, _op + "_"):
+            setattr(Tensor, f"__i{_name}__", getattr(Tensor, _op + "_"))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    if _name in REGISTRY:
+        setattr(Tensor, f"__{_name}__", REGISTRY[_name].operator)
+for _name, _op in {"radd": "add", "rmul": "mul", "rand": "bitwise_and", "ror": "bitwise_or", "rxor": "bitwise_xor"}.items():
+    if _op in REGISTRY:
+        setattr(Tensor, f"__{_name}__", REGISTRY[_op].operator)
+for _name, _op in {"rsub": "rsub", "rtruediv": "rdiv", "rpow": "rpow", "rmatmul": "rmatmul", "rfloordiv": "rfloordiv",
+                   "rmod": "rremainder", "neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not",
+                   "getitem": "getitem"}.items():
+    if _op in REGISTRY:
+        setattr(Tensor, f"__{_name}__", REGISTRY[_op].operator)
+Tensor.__hash__ = object.__hash__
+Tensor.__array_priority__ = 1000
+
+
+# ----------------------------------------------------------------------------------------------------- what autograd shows
+
+@attribute
+def grad_fn(self):
+    """The node that computes this tensor's gradient function; None for a leaf."""
+    if self._view is not None:
+        refresh(self)
+    return self._node
+
+
+@attribute
+def is_leaf(self) -> bool:
+    """Whether no recorded operation made this tensor."""
+    return self.grad_fn is None
+
+
+@attribute
+def output_nr(self) -> int:
+    """Which of grad_fn's results this tensor is."""
+    return self._nr
+
+
+@attribute
+def retains_grad(self) -> bool:
+    """Whether a tensor that is not a leaf keeps its gradient; see retain_grad."""
+    rare = self._node._rare if self._node is not None else None
+    return rare is not None and self._nr in rare.retain and rare.retain[self._nr]() is self
+
+
+@attribute
+def _version(self) -> int:
+    """How many in-place writes this tensor's memory has seen."""
+    return 0 if self._counter is None else self._counter.visible()
+
+
+@attribute
+def _base(self):
+    """The tensor that this one is a view of; None if it is no view."""
+    return None if self._view is None else self._view.base
+
+
+@method
+def _is_view(self) -> bool:
+    return self._view is not None
+
+
+def _get_requires_grad(self) -> bool:
+    if self._view is not None:
+        refresh(self)
+    return self._requires
+
+
+def _set_requires_grad(self, value):
+    if not value and self.grad_fn is not None:
+        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                           "subgraph that doesn't require differentiation use var_no_grad = var.detach()")
+    if value and self.grad_fn is not None:
+        raise RuntimeError("you can only change requires_grad flags of leaf variables")
+    requires_grad_(self, value)
+
+
+Tensor.requires_grad = property(_get_requires_grad, _set_requires_grad, doc="Whether gradients are tracked for this tensor.")
+
+
+@method
+def requires_grad_(self, requires_grad=True):
+    """Set whether gradients are tracked for this leaf; returns it.
+
+    Raises: RuntimeError for an integer or bool tensor, and for taking the flag off a result of recorded operations.
+    Reference: torch.Tensor.requires_grad_.
+    """
+    if requires_grad:
+        _creation.check_differentiable(self._array.dtype)
+    if self.grad_fn is not None:
+        if not requires_grad:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                               "subgraph that doesn't require differentiation use var_no_grad = var.detach()")
+        return self
+    self._requires = bool(requires_grad)
+    return self
+
+
+def _get_grad(self):
+    if self._grad is None and self._requires and self.grad_fn is not None and not retains_grad.fget(self):
+        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+                      "populated during autograd.backward(). Call retain_grad() on it before the backward, or read the .grad of a "
+                      "leaf", stacklevel=2)
+    return self._grad
+
+
+def _set_grad(self, grad):
+    if grad is not None:
+        if not isinstance(grad, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(grad).__name__}")
+        if grad is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if grad._array.shape != self._array.shape:
+            raise RuntimeError(f"assigned grad has data of a different size: {tuple(grad._array.shape)}, the tensor has "
+                               f"{tuple(self._array.shape)}")
+        if grad._array.dtype != self._array.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: {grad.dtype}, the tensor has {self.dtype}")
+        if grad.device != self.device:
+            raise RuntimeError(f"assigned grad has data located on a different device: {grad.device}, the tensor is on {self.device}")
+    self._grad = grad
+
+
+def _del_grad(self):
+    self._grad = None
+
+
+Tensor.grad = property(_get_grad, _set_grad, _del_grad, doc="What backward() added up for this tensor, or None.")
+
+
+@method
+def retain_grad(self):
+    """Keep this tensor's gradient in .grad although it is not a leaf.
+
+    Raises: RuntimeError if it does not require grad. Reference: torch.Tensor.retain_grad.
+    """
+    if not self.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    _hooks.retain_grad(self)
+
+
+@method
+def register_hook(self, hook):
+    """Call `hook(grad)` when this tensor's gradient is known; what it returns, if anything, replaces the gradient.
+
+    The hook gets its own copy. Returns a handle whose remove() takes the hook out.
+    Raises: RuntimeError if the tensor does not require grad. Reference: torch.Tensor.register_hook.
+    """
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return _hooks.register_on_tensor(self, hook)
+
+
+@method
+def register_post_accumulate_grad_hook(self, hook):
+    """Call `hook(tensor)` each time this leaf's .grad was updated. Returns a handle.
+
+    Raises: RuntimeError for a tensor that does not require grad or is not a leaf.
+    Reference: torch.Tensor.register_post_accumulate_grad_hook.
+    """
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return _hooks.RemovableHandle(_hooks.leaf_hooks(self).post_accumulate, hook)
+
+
+@method
+def detach(self):
+    """The same memory outside the graph: no history, requires_grad=False. Reference: torch.Tensor.detach."""
+    t = wrap(self._array)
+    t._counter = version(self)
+    return t
+
+
+@method
+def detach_(self):
+    """Take this tensor out of the graph that made it; returns it.
+
+    Raises: RuntimeError for a view, whose base keeps its history. Reference: torch.Tensor.detach_.
+    """
+    if self._view is not None and self.requires_grad:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead")
+    if self._node is not None:
+        counter = version(self)
+        counter.detached = (*counter.detached, counter.count)
+        counter.count += 1
+    self._node, self._nr, self._requires = None, 0, False
+    return self
+
+
+def _get_data(self):
+    return wrap(self._array)
+
+
+def _set_data(self, value):
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if self._requires:
+        _creation.check_differentiable(value._array.dtype)
+    self._array = value._array
+    if type(self) in (Tensor, CudaTensor):
+        self.__class__ = type(wrap(value._array))
+
+
+Tensor.data = property(_get_data, _set_data, doc="The same memory, unknown to autograd and its version counter; assignable.")
+
+
+# ------------------------------------------------------------------------------------------------------------ description
+
+@attribute
+def shape(self) -> Size:
+    """The size of each dimension."""
+    return Size(self._array.shape)
+
+
+@attribute
+def dtype(self):
+    """The scalar type."""
+    return _dtype.of(self._array.dtype)
+
+
+Tensor.ndim = property(lambda self: self._array.ndim, doc="The number of dimensions.")
+Tensor.itemsize = property(lambda self: self._array.itemsize, doc="Bytes per element.")
+Tensor.nbytes = property(lambda self: self._array.size * self._array.itemsize, doc="Bytes of all elements.")
+Tensor.is_cuda = property(lambda self: self.device.type == "cuda", doc="Whether the memory is on a CUDA device.")
+Tensor.layout = property(lambda self: "torch.strided", doc="Always strided.")
+
+
+@method
+def size(self, dim=None):
+    """The shape, or the size of one dimension. Raises IndexError for a dimension there is not."""
+    if dim is None:
+        return Size(self._array.shape)
+    if not -max(self._array.ndim, 1) <= dim < max(self._array.ndim, 1):
+        raise IndexError(f"size: Dimension out of range (expected to be in range of [{-max(self._array.ndim, 1)}, "
+                         f"{max(self._array.ndim, 1) - 1}], but got {dim})")
+    return self._array.shape[dim]
+
+
+@method
+def dim(self) -> int:
+    """The number of dimensions."""
+    return self._array.ndim
+
+
+@method
+def numel(self) -> int:
+    """The number of elements."""
+    return self._array.size
+
+
+@method
+def element_size(self) -> int:
+    """Bytes per element."""
+    return self._array.itemsize
+
+
+@method
+def stride(self, dim=None):
+    """How many elements apart neighbours are, along each dimension or one."""
+    strides = tuple(s // self._array.itemsize for s in self._array.strides)
+    return strides if dim is None else strides[dim]
+
+
+@method
+def is_contiguous(self) -> bool:
+    """Whether the elements lie in C order without gaps."""
+    return self._array.flags.c_contiguous
+
+
+@method
+def data_ptr(self) -> int:
+    """The address of the first element."""
+    return self._array.ctypes.data if type(self._array) is np.ndarray else self._array.data.ptr
+
+
+@method
+def is_floating_point(self) -> bool:
+    """Whether the dtype is a floating one."""
+    return self.dtype.is_floating_point
+
+
+@method
+def is_complex(self) -> bool:
+    """Whether the dtype is complex."""
+    return self.dtype.is_complex
+
+
+@method
+def __len__(self):
+    if not self._array.ndim:
+        raise TypeError("len() of a 0-d tensor")
+    return self._array.shape[0]
+
+
+@method
+def __iter__(self):
+    if not self._array.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(OPS.unbind(self, 0))
+
+
+@method
+def __contains__(self, element):
+    return bool((self == element).any())
+
+
+@method
+def __repr__(self, *, tensor_contents=None):
+    return _text.tensor(self)
+
+
+@method
+def __format__(self, spec):
+    return format(self.item(), spec) if self._array.ndim == 0 and spec else str(self)
+
+
+# ------------------------------------------------------------------------------------------------ to Python and to arrays
+
+@method
+def item(self):
+    """The single element as a Python number. Raises RuntimeError unless there is exactly one."""
+    if self._array.size != 1:
+        raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
+    return self._array.item()
+
+
+@method
+def tolist(self):
+    """The elements as nested lists of Python numbers."""
+    return self._array.tolist()
+
+
+@method
+def numpy(self, *, force=False):
+    """The NumPy array behind a CPU tensor, sharing its memory; with `force`, also of a tracked or CUDA tensor, detached or copied.
+
+    Raises: RuntimeError for a tensor that requires grad, TypeError for one on a CUDA device.
+    Reference: torch.Tensor.numpy.
+    """
+    if force:
+        return self.detach().cpu()._array
+    if self.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if type(self._array) is not np.ndarray:
+        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    return self._array
+
+
+@method
+def cupy(self):
+    """The CuPy array behind a CUDA tensor, sharing its memory.
+
+    Raises: RuntimeError for a tensor that requires grad, TypeError for one on the CPU.
+    """
+    if self.requires_grad:
+        raise RuntimeError("Can't call cupy() on Tensor that requires grad. Use tensor.detach().cupy() instead.")
+    if type(self._array) is np.ndarray:
+        raise TypeError("can't convert a cpu tensor to cupy. Use Tensor.cuda() to copy the tensor to a device first.")
+    return self._array
+
+
+@method
+def __array__(self, dtype=None, copy=None):
+    array = self.numpy()
+    array = array if dtype is None else array.astype(dtype, copy=bool(copy))
+    return array.copy() if copy and dtype is None else array
+
+
+@method
+def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+    """NumPy's functions and NumPy operands on the left: the op of the ufunc's name, recorded."""
+    name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+    if method != "__call__" or kwargs or name not in REGISTRY:
+        return NotImplemented
+    inputs = [x if isinstance(x, Tensor) or not _device.is_array(x) else wrap(x) for x in inputs]
+    return REGISTRY[name].function(*inputs)
+
+
+_UFUNCS = {"multiply": "mul", "subtract": "sub", "true_divide": "div", "divide": "div", "negative": "neg", "absolute": "abs",
+           "power": "pow", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+           "greater_equal": "ge", "arctan": "atan", "arcsin": "asin", "arccos": "acos", "arctan2": "atan2", "conjugate": "conj"}
+
+
+@method
+def __bool__(self):
+    if self._array.size != 1:
+        raise RuntimeError(f"Boolean value of Tensor with {'no values' if not self._array.size else 'more than one value'} is ambiguous: "
+                           f"use any() or all()")
+    return bool(self._array.item())
+
+
+@method
+def __float__(self):
+    return float(self.item())
+
+
+@method
+def __int__(self):
+    return int(self.item())
+
+
+@method
+def __complex__(self):
+    return complex(self.item())
+
+
+@method
+def __index__(self):
+    if self._array.dtype.kind not in "iub" or self._array.size != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(self._array.item())
+
+
+@method
+def __setitem__(self, key, value):
+    OPS.setitem(self, key, value)
+
+
+@method
+def __deepcopy__(self, memo):
+    if self.grad_fn is not None:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
+                           "detach() the tensor first")
+    if id(self) in memo:
+        return memo[id(self)]
+    t = wrap(self._array.copy())
+    t.__class__ = type(self)
+    t._requires = self._requires
+    memo[id(self)] = t
+    t._grad = copy.deepcopy(self._grad, memo)
+    return t
+
+
+@method
+def __reduce_ex__(self, protocol):
+    if self.grad_fn is not None:
+        raise RuntimeError("only leaf tensors can be pickled; detach() the tensor first")
+    return _rebuild, (type(self), self._array, self._requires)
+
+
+def _rebuild(cls, array, requires):
+    t = wrap(array)
+    t.__class__ = cls if type(t) is Tensor else type(t)
+    t._requires = requires
+    return t
+
+
+# --------------------------------------------------------------------------------------------------------------- backward
+
+@method
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Add the gradients of this tensor to the .grad of the leaves it was computed from; see autograd.backward."""
+    _autograd_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
