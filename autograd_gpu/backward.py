@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autograd_gpu import device as _device
 from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.engine.hooks import retain_grad
 from autograd_gpu.engine.node import edge_of
 from autograd_gpu.engine.run import GraphTask, run
 from autograd_gpu.ops.namespace import OPS
@@ -73,38 +74,23 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
     if _is_plain(grads):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grads).__name__}")
     roots = _make_roots(tensors, grads, create_graph)
-    captures = None
+    only = None
     if inputs is not None:
-        captures = {}
+        only = set()
         for i, t in enumerate(inputs):
             if not t.requires_grad:
                 raise RuntimeError(f"backward: element {i} of `inputs` does not require grad")
-            captures[edge_of(t)] = None
+            retain_grad(t)
+            only.add(edge_of(t)[0])
     if create_graph:
         warnings.warn("backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which "
                       "keeps both until the garbage collector runs; autograd.grad does not, and setting .grad to None breaks it",
                       stacklevel=3)
-    task = GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph, captures, accumulate=True)
-    run(task, roots)
-    if inputs is not None:
-        _fill_nonleaves(inputs, task)
+    run(GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph, only=only), roots)
 
 
 def _is_plain(value):
     return not isinstance(value, (Tensor, tuple, list)) and not hasattr(value, "__iter__")
-
-
-def _fill_nonleaves(inputs, task):
-    """backward(inputs=[...]) fills the .grad of tensors that are no leaves as well."""
-    seen = set()
-    for t in inputs:
-        if t._node is None or id(t) in seen:
-            continue
-        seen.add(id(t))
-        g = task.captures[edge_of(t)]
-        if g is not None:
-            g = g if isinstance(g, Tensor) else wrap(g)
-            t._grad = g if t._grad is None else t._grad + g
 
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs=None, retain_graph: bool | None = None,

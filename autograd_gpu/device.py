@@ -22,6 +22,7 @@ class Device:
     """
 
     __slots__ = ("type", "index")
+    _made: dict[tuple[str, int | None], Device] = {}             # one object per device: they compare and hash by identity
 
     def __new__(cls, type="cpu", index=None):
         if isinstance(type, Device):
@@ -39,19 +40,16 @@ class Device:
             raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {type}")
         if index is not None and (index < 0 or (name == "cpu" and index)):
             raise RuntimeError(f"device: there is no {name} device with index {index}")
-        self = object.__new__(cls)
-        object.__setattr__(self, "type", name)
-        object.__setattr__(self, "index", index)
-        return self
+        found = cls._made.get((name, index))
+        if found is None:
+            found = object.__new__(cls)
+            object.__setattr__(found, "type", name)
+            object.__setattr__(found, "index", index)
+            found = cls._made.setdefault((name, index), found)
+        return found
 
     def __setattr__(self, name, value):
         raise AttributeError(f"device: {name} of a device cannot be changed; make another device")
-
-    def __eq__(self, other):
-        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
-
-    def __hash__(self):
-        return hash((self.type, self.index))
 
     def __repr__(self):
         return f"device(type='{self.type}')" if self.index is None else f"device(type='{self.type}', index={self.index})"
@@ -147,7 +145,7 @@ def module(where: Device):
 
 def guard(where: Device):
     """A context in which CuPy works on a device; nothing for the CPU."""
-    return contextlib.nullcontext() if where.type == "cpu" else cupy.cuda.Device(where.index)
+    return cupy.cuda.Device(where.index) if where.type == "cuda" else contextlib.nullcontext()
 
 
 def copy(array, where: Device):

@@ -1,14 +1,11 @@
 """Hooks: on a leaf, on a node, on saved values."""
 from __future__ import annotations
 
-import itertools
 import weakref
 
 from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.engine.node import HookDict, edge_of, rare_of
+from autograd_gpu.engine.node import HookDict, RemovableHandle, edge_of, rare_of
 from autograd_gpu.engine.saved import NEVER, Packed
-
-_next_id = itertools.count().__next__
 
 
 class LeafHooks:
@@ -99,27 +96,6 @@ def run_posthooks(node, results, grad, tensors):
             inputs = tuple(None if c is None else _replace(c, g, "hook") for c, g in zip(changed, inputs, strict=True))
     back = tuple(_back(t, tensors) for t in inputs)
     return back if several else back[0]
-
-
-class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook out; as a context manager, at its end."""
-
-    def __init__(self, hooks: dict, hook):
-        self.id = _next_id()
-        self._hooks = weakref.ref(hooks)
-        hooks[self.id] = hook
-
-    def remove(self):
-        """Take the hook out; nothing happens if it is out already."""
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        self.remove()
 
 
 def register_on_tensor(t: Tensor, hook):

@@ -10,6 +10,7 @@ from autograd_gpu.engine.grad_mode import local
 
 next_seq = itertools.count().__next__
 LAST = 2**64 - 1                             # AccumulateGrad's sequence number: ahead of everything in a ready queue
+_next_id = itertools.count().__next__
 PRIME = 251                                  # one node in so many can unlink (see unlink); prime, so that no stride misses it
 
 
@@ -17,6 +18,27 @@ class HookDict(dict):
     """Hooks by handle id, in the order they were registered. A class of its own so that handles can hold it weakly."""
 
     __slots__ = ("__weakref__",)
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook out; as a context manager, at its end."""
+
+    def __init__(self, hooks: dict, hook):
+        self.id = _next_id()
+        self._hooks = weakref.ref(hooks)
+        hooks[self.id] = hook
+
+    def remove(self):
+        """Take the hook out; nothing happens if it is out already."""
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.remove()
 
 
 class Rare:
@@ -47,7 +69,6 @@ class Node:
     arity = 0
     outputs = 1
     title = "Node"
-    saved_names: tuple[str, ...] = ()        # readable as _saved_<name>
 
     def name(self) -> str:
         """The name PyTorch gives this kind of node, such as MulBackward0."""
@@ -86,8 +107,22 @@ class Node:
             rare.metadata = {}
         return rare.metadata
 
-    def _sequence_nr(self):
+    def _sequence_nr(self) -> int:
         return self.seq
+
+    def register_hook(self, hook) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after this node ran; a tuple it returns replaces grad_inputs.
+
+        Reference: torch.autograd.graph.Node.register_hook.
+        """
+        return RemovableHandle(rare_of(self).posthooks, hook)
+
+    def register_prehook(self, hook) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before this node runs; a tuple it returns replaces them.
+
+        Reference: torch.autograd.graph.Node.register_prehook.
+        """
+        return RemovableHandle(rare_of(self).prehooks, hook)
 
 
 def rare_of(node: Node) -> Rare:

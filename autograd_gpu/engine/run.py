@@ -36,26 +36,39 @@ class ReadyQueue:
 
 
 class GraphTask:
-    """One backward: what it keeps, what it captures and what has not arrived yet.
+    """One backward: what it keeps, where its gradients go and what has not arrived yet.
 
-    `captures`: {(node, output number): None, then the gradient} for autograd.grad and backward(inputs=...), else None.
+    `captures`, for autograd.grad: {(node, output number): None, then the gradient}; no .grad changes. `only`, for
+    backward(inputs=...): the nodes whose gradients are wanted. With neither, all leaves get theirs.
     """
 
-    __slots__ = ("keep_graph", "create_graph", "captures", "captured_nodes", "needed", "dependencies", "buffers", "owned", "queues",
-                 "accumulate", "roots")
+    __slots__ = ("keep_graph", "create_graph", "captures", "captured", "only", "needed", "dependencies", "buffers", "owned", "queues",
+                 "roots", "guard")
 
-    def __init__(self, keep_graph, create_graph, captures=None, accumulate=False):
-        self.keep_graph, self.create_graph, self.captures, self.accumulate = keep_graph, create_graph, captures, accumulate
-        self.captured_nodes = None if captures is None else {node for node, _ in captures}
+    def __init__(self, keep_graph, create_graph, captures=None, only=None):
+        self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
+        self.captured = () if captures is None else {node for node, _ in captures}
+        self.needed = None                   # the nodes that have to run; None: all
         self.buffers = {}                    # node: what has arrived for it
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
         self.queues = {}                     # device: ReadyQueue
+        self.guard = None                    # keeps the queue's device current
 
     def queue(self, device):
+        """The ready queue of a device."""
         found = self.queues.get(device)
         if found is None:
             found = self.queues[device] = ReadyQueue(device)
         return found
+
+    def work_on(self, device):
+        """Make a device current in this thread, until the next call; None ends it."""
+        if self.guard is not None:
+            self.guard.__exit__(None, None, None)
+            self.guard = None
+        if device is not None and device is not _device.CPU:
+            self.guard = _device.guard(device)
+            self.guard.__enter__()
 
 
 def count_dependencies(roots):
@@ -106,12 +119,13 @@ def count_dependencies(roots):
     return counts
 
 
-def find_needed(counts, captured):
-    """The nodes from which a captured one can be reached, those included."""
-    needed = set(captured)
-    for node in sorted(counts, key=operator.attrgetter("seq")):      # a node's inputs are older than the node
+def find_needed(task):
+    """The nodes that have to run for the gradients that a task wants, those at which it ends not included."""
+    ends = set(task.captured or ()) | set(task.only or ())
+    needed = set(task.only or ())
+    for node in sorted(task.dependencies, key=operator.attrgetter("seq")):       # a node's inputs are older than the node
         for n, _ in node.edges():
-            if n in needed:
+            if n in needed or n in ends:
                 needed.add(node)
                 break
     return needed
@@ -123,7 +137,8 @@ def run(task: GraphTask, roots):
     outer = state.graph_task, state.enabled, state.mode
     task.roots = roots
     task.dependencies = count_dependencies([root[0] for root in roots])
-    task.needed = None if task.captures is None else find_needed(task.dependencies, task.captured_nodes)
+    if task.captures is not None or task.only is not None:
+        task.needed = find_needed(task)
     state.graph_task, state.enabled = task, task.create_graph
     state.mode = OFF if not task.create_graph else RARE if state.saved_hooks else ON
     token = QUIET_VARIABLE.set(QUIET)
@@ -131,14 +146,16 @@ def run(task: GraphTask, roots):
         _drain(task, roots)
     finally:
         QUIET_VARIABLE.reset(token)
+        if task.guard is not None:
+            task.work_on(None)
         state.graph_task, state.enabled, state.mode = outer
 
 
 def _drain(task, roots):
-    dependencies, buffers, owned, needed = task.dependencies, task.buffers, task.owned, task.needed
-    keep, tensors, captured = task.keep_graph, task.create_graph, task.captured_nodes
-    queue = task.queue(_device.CPU)
-    seqs, on_cpu = queue.seqs, True
+    dependencies, buffers, owned = task.dependencies, task.buffers, task.owned
+    needed, captured = task.needed, task.captured
+    keep, tensors = task.keep_graph, task.create_graph
+    queue, seqs, on_cpu = None, (), True     # the queue being drained; none yet while the nodes follow each other
     grad = None
 
     def deliver(n, nr, g):
@@ -160,7 +177,7 @@ def _drain(task, roots):
             if old is None:
                 buffers[n] = g
             elif n in owned:
-                np.add(old, g, out=old)
+                _device.xp(old).add(old, g, out=old)
             else:
                 g = old + g
                 if not tensors:
@@ -176,28 +193,37 @@ def _drain(task, roots):
             return None
         return n if needed is None or n in needed or n in captured else None
 
+    def put_off(n):
+        """Leave a node that is ready to its queue."""
+        nonlocal queue, seqs
+        task.queue(n.device).push(n)
+        if queue is None and _device.CPU in task.queues:
+            queue = task.queues[_device.CPU]
+            seqs = queue.seqs
+
     node = None
-    if len(roots) == 1 and captured is None:
+    if len(roots) == 1:
         node, _, grad = roots[0]
-        if not node.arity or node.outputs != 1 or node._rare is not None:
+        if not node.arity or node.outputs != 1 or node._rare is not None or needed is not None and node not in needed:
             node = None
     if node is None:
         for n, nr, grad in roots:
             ready = deliver(n, nr, grad)
             if ready is not None:
-                task.queue(ready.device).push(ready)
+                put_off(ready)
     while True:
         if node is None:
             if not seqs:
-                queue = next((q for q in task.queues.values() if q.seqs), None)
+                queue = next((q for q in task.queues.values() if q.seqs), None) if task.queues else None
                 if queue is None:
                     return
                 seqs, on_cpu = queue.seqs, queue.device is _device.CPU
+                task.work_on(queue.device)
             node = queue.pop()
             grad = buffers.pop(node)
         while True:                                              # from node to node, without the queue while it can
             rare = node._rare
-            if rare is not None or captured is not None and node in captured:
+            if rare is not None or node in captured:
                 stop, grad = _before(task, node, grad)
                 if stop:
                     break
@@ -222,60 +248,66 @@ def _drain(task, roots):
             elif arity == 1:
                 n, nr, g = node.n0, node.i0, results
             else:
-                seen = [grad]
-                n = None
-                for (n, nr), g in zip(node.edge_list, results, strict=True):
-                    if n is not None:
-                        if not tensors and g is not None:
-                            g = g.copy() if any(g is s for s in seen[1:]) else g
-                            seen.append(g)
-                        r = deliver(n, nr, g)
-                        if r is not None:
-                            if following is None:
-                                following = r
-                            else:
-                                task.queue(r.device).push(r)
+                following, *others = _deliver_all(node, results, grad, tensors, deliver) or (None,)
+                for n in others:
+                    put_off(n)
                 n = None
             if n is not None:
-                if following is None and dependencies[n] == 1 and n.outputs == 1 and n.arity and n not in buffers and needed is None \
-                        and n._rare is None and on_cpu and not (seqs and -seqs[0] > n.seq):
+                if following is None and dependencies[n] == 1 and n.outputs == 1 and n.arity and n not in buffers \
+                        and n._rare is None and on_cpu and not (seqs and -seqs[0] > n.seq) \
+                        and (needed is None or n in needed and n not in captured):
                     node, grad = n, g                            # a chain
                     continue
                 r = deliver(n, nr, g)
                 if following is None:
                     following = r
                 elif r is not None:
-                    task.queue(r.device).push(r)
+                    put_off(r)
             if following is None:
                 break
             if seqs and -seqs[0] > following.seq or \
-                    (following._rare is not None or not on_cpu) and following.device != queue.device:
-                task.queue(following.device).push(following)
+                    (following._rare is not None or not on_cpu) and (queue is None or following.device != queue.device):
+                put_off(following)
                 break
             node = following
             grad = buffers.pop(node)
         node = None
 
 
+def _deliver_all(node, results, grad, tensors, deliver):
+    """Deliver the gradients of a node with many edges; the nodes that became ready."""
+    ready, seen = [], []
+    for (n, nr), g in zip(node.edges(), results, strict=True):
+        if n is not None:
+            if not tensors and g is not None and g is not grad:
+                if any(g is s for s in seen):                    # no two leaves may get the same array
+                    g = g.copy()
+                seen.append(g)
+            n = deliver(n, nr, g)
+            if n is not None:
+                ready.append(n)
+    return ready
+
+
 def _before(task, node, grad):
-    """What comes ahead of a node's own work: hooks on its gradients, and their capture. Returns (stop here, gradients)."""
+    """What comes ahead of a node's own work: hooks on its gradients, and their capture. Returns (stop here, gradients).
+
+    A node that runs is captured before its hooks, one at which the backward ends after them, as in PyTorch.
+    """
     rare = node._rare
-    runs = task.needed is None or any(n in task.needed for n, _ in node.edges())
-    if rare is not None and not runs and (rare.tensor_hooks or rare.retain):
+    runs = task.needed is None or node in task.needed
+    hooked = rare is not None and (rare.tensor_hooks or rare.retain)
+    if hooked and not runs:
         grad = _hooks.run_tensor_hooks(node, grad, task.create_graph)
-    if task.captures is not None and node in task.captured_nodes:
+    if node in task.captured:
         for key in task.captures:
             if key[0] is node:
-                g = grad if node.outputs == 1 else grad[key[1]]
-                task.captures[key] = _own(task, g)
-    if not runs:
-        return True, grad
-    if rare is not None and (rare.tensor_hooks or rare.retain or rare.prehooks):
-        if rare.tensor_hooks or rare.retain:
-            grad = _hooks.run_tensor_hooks(node, grad, task.create_graph)
-        if rare.prehooks:
-            grad = _hooks.run_prehooks(node, grad, task.create_graph)
-    return False, grad
+                task.captures[key] = _own(task, grad if node.outputs == 1 else grad[key[1]])
+    if runs and hooked:
+        grad = _hooks.run_tensor_hooks(node, grad, task.create_graph)
+    if runs and rare is not None and rare.prehooks:
+        grad = _hooks.run_prehooks(node, grad, task.create_graph)
+    return not runs, grad
 
 
 def _own(task, g):
@@ -289,27 +321,27 @@ def _own(task, g):
 
 def _arrive_at_leaf(task, node, g, shared):
     """The whole gradient of a leaf is there."""
-    if node._rare is not None and node._rare.prehooks and (task.captures is None or task.accumulate):
-        g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
-    variable = node.variable
+    if task.captures is not None:
+        if node not in task.captured:
+            return
+    elif task.needed is not None and node not in task.needed:
+        return
+    variable, rare = node.variable, node._rare
     leaf_hooks = variable._hooks
     if leaf_hooks is not None and leaf_hooks.tensor_hooks:
         g, shared = _hooks.run_leaf_hooks(leaf_hooks.tensor_hooks, g, task.create_graph), True
     if task.captures is not None:
-        key = (node, 0)
-        if key not in task.captures:
-            return
-        if not task.accumulate:
-            task.captures[key] = _own(task, g)
-            return
-    if g is None:
+        task.captures[node, 0] = _own(task, g)
         return
-    accumulate(variable, g, shared)
-    if leaf_hooks is not None:
-        for hook in tuple(leaf_hooks.post_accumulate.values()):
-            if hook(variable) is not None:
-                raise RuntimeError("post accumulate grad hooks should return None, got a value")
-    if node._rare is not None and node._rare.posthooks:
+    if rare is not None and rare.prehooks:
+        g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
+    if g is not None:
+        accumulate(variable, g, shared)
+        if leaf_hooks is not None:
+            for hook in tuple(leaf_hooks.post_accumulate.values()):
+                if hook(variable) is not None:
+                    raise RuntimeError("post accumulate grad hooks should return None, got a value")
+    if rare is not None and rare.posthooks:
         _hooks.run_posthooks(node, (), g, task.create_graph)
 
 

@@ -40,13 +40,13 @@ def public(name):
     return "input" if name == "self" else name
 
 
-def source(op):
-    """The text of an op's Node class and recording function."""
+def source(op, on_cuda=False):
+    """The text of an op's Node class and recording function, for NumPy's arrays or CuPy's."""
     text = Text()
     if op.edges:
         _node_class(text, op)
         text("NU = unlinking(N)")
-    _function(text, op)
+    _function(text, op, on_cuda)
     return str(text)
 
 
@@ -76,6 +76,8 @@ def _node_class(text, op):
         text(f"title = {op.title!r}")
         text(f"edge_names = {tuple(op.edges)!r}")
         text("record = op")
+        for name, shown in _shown(op):
+            text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         if op.digit:
             with text.block("def name(node):"):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
@@ -89,6 +91,15 @@ def _node_class(text, op):
                 text(f"node.c_{name} = NEVER")
             if not (op.saved_inputs or op.saved_results or op.saved_aux):
                 text("pass")
+
+
+def _shown(op):
+    """(what is saved, its name after `_saved_`): readable under PyTorch's names."""
+    for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux, *op.saved_plain]:
+        yield name, name.removesuffix("_shape") + "_sym_sizes" if name.endswith("_shape") else name
+    for p in op.edges:
+        if f"{p}_shape" in op.named_anywhere:
+            yield f"{p}_shape", f"{p}_sym_sizes"
 
 
 def _apply(text, op, reader):
@@ -204,7 +215,7 @@ def _check_input(text, name, take, reader):
 
 # ------------------------------------------------------------------------------------------------------ the function
 
-def _function(text, op):
+def _function(text, op, on_cuda):
     with text.block(f"def function({signature(op)}):"):
         for condition, other in op.divert.items():
             text(f"if {condition}: return F.{other}({', '.join(_pass_on(op))})")
@@ -219,7 +230,7 @@ def _function(text, op):
         _run_body(text, op)
         _wrap_outputs(text, op)
         if op.edges:
-            _record(text, op)
+            _record(text, op, on_cuda)
         text("return " + _returned(op))
 
 
@@ -340,7 +351,7 @@ def _new_tensor(text, name, data):
     text(f"{name}._array = {data}; {name}._grad = {name}._leaf = {name}._hooks = None")
 
 
-def _record(text, op):
+def _record(text, op, on_cuda):
     """The node, if anything that flows into it needs a gradient and this thread records."""
     for p in op.edges:
         if op.roles[p] != LIST:
@@ -358,7 +369,7 @@ def _record(text, op):
     with text.block(f"if {condition}:"):
         text("seq = next_seq()")
         text("node = new(N) if seq % PRIME else new(NU)")
-        text("node.seq = seq; node._rare = None")
+        text("node.seq = seq; node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
         _record_edges(text, op)
         _record_saved(text, op)
         if op.outputs == 1:

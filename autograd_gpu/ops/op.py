@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import collections
 import inspect
+import types
 
 import numpy as np
 
 from autograd_gpu import device as _device
+from autograd_gpu.base import CudaTensor
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
@@ -71,8 +73,9 @@ class Op:
                                    if p in self.parameters and self.roles[p] == PLAIN}
         self.formulas, self.vjp_all = {}, None
         self._derive()
-        self.function = _lazy(self, "function")
-        self.operator = _lazy(self, "operator")
+        self.function = _lazy(self, soft=False)
+        self.operator = _lazy(self, soft=True) if elementwise else self.function
+        self._cuda_function = None
 
     def _read_signature(self, varargs):
         parameters = inspect.signature(self.body).parameters
@@ -152,9 +155,13 @@ class Op:
             return getattr(module, direct)
         return rebind(self.body, module, sp=_device.scientific(module))
 
-    def step(self, *args):
-        """The op as a view step on an array: see base.View."""
-        return self.body(*args)
+    def on_cuda(self, *args, **kwargs):
+        """The op on CuPy's arrays, under the guard of their device."""
+        operands = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, CudaTensor)]
+        if self._cuda_function is None:
+            self._cuda_function = _compiled(self, _device.cupy, soft=False)["function"]
+        with _device.guard(operands[0].device):
+            return self._cuda_function(*args, **kwargs)
 
 
 class Composite:
@@ -215,27 +222,38 @@ def composite(body=None, *, method=True, function=True):
 
 # ------------------------------------------------------------------------------------------------- making the functions
 
-def _lazy(record, kind):
+def _compiled(record, module, soft):
+    """The op's function for the arrays of NumPy or CuPy."""
+    names = runtime.bindings(record, module, soft)
+    exec(compile(_compile.source(record, on_cuda=module is not np), f"<op {record.name}>", "exec"), names)
+    for cls in (names.get("N"), names.get("NU")):
+        if cls:
+            cls.__name__ = cls.__qualname__ = record.title
+            cls.__module__ = "autograd_gpu"
+    return names
+
+
+def _lazy(record, soft):
     """The op's function, compiled at its first call; the object stays the same, so references to it stay right.
 
-    As an operator it answers NotImplemented to an operand it does not know, as a function it raises TypeError.
+    As an operator (`soft`) it answers NotImplemented to an operand it does not know, as a function it raises TypeError.
     """
-    names = {}
-
-    def build(*args, **kwargs):
-        names.update(runtime.bindings(record, np, soft=kind == "operator"))
-        exec(compile(_compile.source(record), f"<op {record.name}>", "exec"), names)
+    def build(args, kwargs):
+        names.update(_compiled(record, np, soft))
         made = names["function"]
         function.__code__, function.__defaults__, function.__kwdefaults__ = made.__code__, made.__defaults__, made.__kwdefaults__
         return function(*args, **kwargs)
 
-    names["build"] = build
-    exec("def function(*args, **kwargs): return build(*args, **kwargs)", names)
-    function = names.pop("function")
-    function.__name__, function.__qualname__, function.__module__ = record.name, record.name, "autograd_gpu"
+    names = {"build": build, "__builtins__": __builtins__}
+    function = types.FunctionType(_first_call.__code__, names, record.name)
+    function.__module__ = "autograd_gpu"
     function.__doc__ = record.body.__doc__
     function.record = record
     return function
+
+
+def _first_call(*args, **kwargs):
+    return build(args, kwargs)               # noqa: F821 - a global of each function made from this code
 
 
 def _node_title(name, node, digit):

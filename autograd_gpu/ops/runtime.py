@@ -5,11 +5,11 @@ import numpy as np
 
 from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
-from autograd_gpu.base import Tensor, Version, View, version, wrap
+from autograd_gpu.base import CudaTensor, Tensor, Version, View, version, wrap
 from autograd_gpu.engine import saved
 from autograd_gpu.engine.grad_mode import local, quiet_context
 from autograd_gpu.engine.hooks import pack_saved
-from autograd_gpu.engine.node import PRIME, Node, edge_of, leaf_node, next_seq, unlinking
+from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.views import refresh, view_outputs
 
@@ -191,18 +191,43 @@ def in_float32(body, *arguments):
 
 
 def elsewhere(op, *operands):
-    """Whether the operands are on a CUDA device. Raises RuntimeError where they are on several."""
+    """Whether the operands are on a CUDA device. Raises RuntimeError where they are on several devices."""
     for t in operands:
         if isinstance(t, Tensor) and type(t._array) is not nd:
             break
     else:
         return False
-    places = {str(_device.of(t._array)) for t in operands
-              if isinstance(t, Tensor) and not (t._array.ndim == 0 and type(t._array) is nd)}
+    places = {_device.of(t._array) for t in operands if isinstance(t, Tensor) and not _follows(t)}
     if len(places) > 1:
         raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
-                           f"{' and '.join(sorted(places))}: move one of them with .to()")
+                           f"{' and '.join(sorted(map(str, places)))}: move one of them with .to()")
     return True
+
+
+def _follows(t):
+    """A 0-d CPU tensor goes along with tensors on a device."""
+    return t._array.ndim == 0 and type(t._array) is nd
+
+
+def never(op, *operands):
+    """elsewhere, in the build of an op for CUDA: its operands were checked on the way there."""
+    return False
+
+
+def _gather(operands, device):
+    """Operands with those that follow moved to the device of the others."""
+    return [OPS.to(t, device) if _follows(t) else t for t in operands]
+
+
+def lift_on_cuda(op, x, y):
+    """lift in the build of an op for CUDA."""
+    return lift_all_on_cuda(op, x, y)
+
+
+def lift_all_on_cuda(op, *operands):
+    """lift_all in the build of an op for CUDA."""
+    anchor = next(t for t in operands if isinstance(t, Tensor) and type(t._array) is not nd)
+    return _gather([_as_tensor(o, anchor) for o in operands], anchor.device)
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
@@ -297,6 +322,29 @@ def saved_list(node, name):
     return [saved.list_item(node, name, t, k) for t, k in zip(value, getattr(node, "k_" + name), strict=True)]
 
 
+def shown(node, name):
+    """What a node's `_saved_<name>` gives: a saved tensor, checked, or a plain value."""
+    op = node.record
+    if name in op.saved_inputs:
+        value = getattr(node, "s_" + name)
+        if isinstance(value, tuple):
+            return tuple(saved_list(node, name))
+        if value is None:
+            return None
+        counter = value._counter
+        return value if counter is None or counter.count == getattr(node, "k_" + name) else saved.saved_input(node, name)
+    if name in op.saved_results:
+        counter, nr = getattr(node, "c_" + name), op.output_names.index(name)
+        fresh = counter.count == getattr(node, "k_" + name)
+        return saved.own_result(node, getattr(node, "s_" + name), nr, counter) if fresh else saved.saved_result(node, name, nr)
+    if name in op.saved_aux:
+        value = getattr(node, "s_" + name)
+        if value is saved.RELEASED:
+            raise saved.freed(node)
+        return wrap(value) if _device.is_array(value) else value
+    return getattr(node, name)
+
+
 # ----------------------------------------------------------------------------------------------------------- recording
 
 def any_requires(tensors):
@@ -314,6 +362,13 @@ def attach_list(node, outs):
         t._node, t._nr, t._requires = node, i, True
 
 
+def on_device(*inputs):
+    """The Rare of a node recorded on a CUDA device: it runs there."""
+    found = Rare()
+    found.device = next(t.device for i in inputs for t in (i if isinstance(i, (list, tuple)) else (i,)) if isinstance(t, CudaTensor))
+    return found
+
+
 def rare(node, state):
     """What a recording does besides, when something rare is on in this thread."""
     if state.saved_hooks:
@@ -323,7 +378,7 @@ def rare(node, state):
 _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, in_float32, elsewhere, fit, fit_tensor,
-        all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, wrap,
+        all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown, wrap,
         version, edge_of, leaf_node, unlinking)
 } | dict(
     next_seq=next_seq,     ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0),
@@ -331,10 +386,15 @@ _COMMON = {
     own_result=saved.own_result, freed=saved.freed, local=local, f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
-def bindings(op, module, soft):
+_ON_CUDA = dict(elsewhere=never, lift=lift_on_cuda, lift_all=lift_all_on_cuda, T=CudaTensor, on_device=on_device)
+
+
+def bindings(op, module, soft=False):
     """The names that a compiled op uses. `soft`: an operator, which answers NotImplemented to unknown operands."""
     names = dict(_COMMON, op=op, body=op.on_arrays(module), lift=lift_soft if soft else lift, digit=op.digit,
                  result_type=op.result_type)
+    if module is not np:
+        names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray)
     formulas = {"all": op.vjp_all} if op.vjp_all else op.formulas
     for p, formula in formulas.items():
         for reader, bound in (("raw", rebind(formula, module)), ("tensor", rebind(formula, F=OPS))):

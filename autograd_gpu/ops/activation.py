@@ -1,0 +1,1 @@
+"""Activations, clamping and choosing: relu, gelu, where, clamp."""

@@ -1,0 +1,1 @@
+"""Comparison, logic and bits: results without a derivative."""

@@ -1,0 +1,1 @@
+"""Softmax, losses, linear: the ops behind nn.functional."""
