@@ -1,21 +1,26 @@
 """The package's names: every op and creation function, dtypes, modes."""
+from math import e, inf, nan, pi
+
 from autograd_gpu import dtype as _dtype
 from autograd_gpu import tensor as _tensor  # noqa: F401 - gives Tensor its methods
 from autograd_gpu.base import Tensor
 from autograd_gpu.device import Device as device
 from autograd_gpu.device import get_default_device, set_default_device
-from autograd_gpu.dtype import can_cast, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
+from autograd_gpu.dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from autograd_gpu.ops.creation import FUNCTIONS as _creation
 from autograd_gpu.ops.namespace import REGISTRY as _registry
-from autograd_gpu.size import Size
+from autograd_gpu.ops.random import Generator, default_generator
+from autograd_gpu.size import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
+from autograd_gpu.text import set_printoptions
+
+newaxis = None
 
 _dtypes = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "short", "int32", "int", "int64", "long", "float16", "half",
            "bfloat16", "float32", "float", "float64", "double", "complex64", "cfloat", "complex128", "cdouble")
-dtype = _dtype.dtype
 
-globals().update({name: getattr(_dtype, name) for name in _dtypes})
+globals().update({name: getattr(_dtype, name) for name in _dtypes if getattr(_dtype, name) is not None})
 globals().update(_creation)
 globals().update({name: record.function for name, record in _registry.items() if record.is_function})
 
-__all__ = [name for name in globals() if not name.startswith("_") and name != "annotations"]
+__all__ = [name for name in globals() if not name.startswith("_")]  # noqa: PLE0605 - what this file collected

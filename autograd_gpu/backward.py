@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autograd_gpu import device as _device
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
-from autograd_gpu.engine.node import edge_of
+from autograd_gpu.engine.node import edge_of, leaf_node
 from autograd_gpu.engine.run import GraphTask, run
 from autograd_gpu.ops.namespace import OPS
 
@@ -32,7 +32,9 @@ def _make_root(i, output, gradient, create_graph):
                                f"it, with .sum() for instance, or pass the gradient with respect to it")
         if array.dtype.kind == "c":
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
-        gradient = wrap(_device.xp(array).ones_like(array))
+        one = _device.xp(array).ones(array.shape, array.dtype)
+        node = output._node
+        return (leaf_node(output) if node is None else node), output._nr, wrap(one) if create_graph else one
     elif gradient._array.shape != array.shape:
         raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "
                            f"shape of {tuple(array.shape)}; they have to be the same")
@@ -111,29 +113,33 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     grads = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
     retain = create_graph if retain_graph is None else bool(retain_graph)
+    if is_grads_batched:
+        return _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads)
+    captures, keys = {}, []
     for i, t in enumerate(inputs):
         if not isinstance(t, Tensor):
             raise TypeError(f"grad: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
         if not t.requires_grad:
             raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
-    if is_grads_batched:
-        return _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads)
-    keys = [edge_of(t) for t in inputs]
-    task = GraphTask(retain, create_graph, dict.fromkeys(keys))
-    run(task, _make_roots(outputs, grads, create_graph))
-    return tuple([_captured(i, t, task.captures[key], allow_unused, materialize_grads)
-                  for i, (t, key) in enumerate(zip(inputs, keys, strict=True))])
+        key = edge_of(t)
+        keys.append(key)
+        captures[key] = None
+    run(GraphTask(retain, create_graph, captures), _make_roots(outputs, grads, create_graph))
+    found = []
+    for i, key in enumerate(keys):
+        g = captures[key]
+        found.append(g if isinstance(g, Tensor) else _absent(i, inputs[i], allow_unused, materialize_grads) if g is None else wrap(g))
+    return tuple(found)
 
 
-def _captured(i, t, g, allow_unused, materialize_grads):
-    if g is None:
-        if materialize_grads:
-            return wrap(_device.xp(t._array).zeros_like(t._array))
-        if not allow_unused:
-            raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, appears to not have been used in the "
-                               f"graph. Set allow_unused=True if this is the desired behavior.")
-        return None
-    return g if isinstance(g, Tensor) else wrap(g)
+def _absent(i, t, allow_unused, materialize_grads):
+    """What stands for the gradient of an input that the outputs do not depend on."""
+    if materialize_grads:
+        return wrap(_device.xp(t._array).zeros_like(t._array))
+    if not allow_unused:
+        raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, appears to not have been used in the "
+                           f"graph. Set allow_unused=True if this is the desired behavior.")
+    return None
 
 
 def _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads):

@@ -4,15 +4,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+from typing import Any, ClassVar
 
 import numpy as np
 
+_ARRAYS: tuple[type, ...]
+cupy: Any
 try:
-    import cupy
+    import cupy  # type: ignore[no-redef]
+    _ARRAYS, _import_error = (np.ndarray, cupy.ndarray), ""
 except Exception as error:               # not only ImportError: a broken driver or toolkit raises its own kinds
-    cupy, _import_error = None, error
-else:
-    _import_error = None
+    cupy, _ARRAYS, _import_error = None, (np.ndarray,), f"{type(error).__name__}: {error}"
 
 
 class Device:
@@ -21,25 +23,29 @@ class Device:
     Raises RuntimeError for another type or a malformed index. Reference: torch.device.
     """
 
+    type: str
+    index: int | None
     __slots__ = ("type", "index")
-    _made: dict[tuple[str, int | None], Device] = {}             # one object per device: they compare and hash by identity
+    _made: ClassVar[dict[tuple[str, int | None], Device]] = {}   # one object per device: they compare and hash by identity
 
-    def __new__(cls, type="cpu", index=None):
+    def __new__(cls, type, index=None):
         if isinstance(type, Device):
             return type
-        if isinstance(type, int):
+        if isinstance(type, int) and not isinstance(type, bool):
             type, index = "cuda", type
-        name, colon, number = str(type).partition(":")
+        if not isinstance(type, str):
+            raise TypeError(f"device(): expected a string such as 'cpu' or 'cuda:0', or a device index, got {type!r}")
+        name, colon, number = type.partition(":")
+        if name not in ("cpu", "cuda"):
+            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {type!r}")
         if colon:
             if index is not None:
-                raise RuntimeError(f"device: the index is given twice, in {type!r} and as {index!r}")
-            if not number.isdigit():
+                raise RuntimeError(f"device: type must not include an index because index was passed explicitly: {type!r}, {index!r}")
+            if not number.isdecimal() or number != str(int(number)):
                 raise RuntimeError(f"Invalid device string: {type!r}; expected 'cpu', 'cuda' or 'cuda:N'")
             index = int(number)
-        if name not in ("cpu", "cuda"):
-            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {type}")
-        if index is not None and (index < 0 or (name == "cpu" and index)):
-            raise RuntimeError(f"device: there is no {name} device with index {index}")
+        if index is not None and index < 0:
+            raise RuntimeError(f"device: Device index must not be negative, got {index}")
         found = cls._made.get((name, index))
         if found is None:
             found = object.__new__(cls)
@@ -70,22 +76,23 @@ class Device:
 
 class _Local(threading.local):
     stack: tuple[Device, ...] = ()           # `with device(...):` sets where new tensors are made
+    default: Device | None = None            # set_default_device, of this thread
 
 
 CPU = Device("cpu")
 _local = _Local()
-_default = CPU
 
 
 def why_no_cuda() -> str | None:
     """None when CUDA works here, else the reason in words. Never raises."""
     if cupy is None:
-        return f"CuPy cannot be imported ({type(_import_error).__name__}: {_import_error}); install the extra cuda12 or cuda13"
+        return f"CuPy cannot be imported ({_import_error}); install the extra cuda12 or cuda13, as your CUDA driver allows"
+    installed = f"CuPy {getattr(cupy, '__version__', '')} is installed"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:
-        return f"CuPy {cupy.__version__} is installed but finds no usable GPU ({type(error).__name__}: {error})"
-    return None if count else f"CuPy {cupy.__version__} is installed and the driver reports no device"
+        return f"{installed} but finds no usable GPU ({type(error).__name__}: {error})"
+    return None if count else f"{installed} and the driver reports no device"
 
 
 def device_count() -> int:
@@ -93,39 +100,76 @@ def device_count() -> int:
     return 0 if why_no_cuda() else cupy.cuda.runtime.getDeviceCount()
 
 
+def _usable(what):
+    reason = why_no_cuda()
+    if reason:
+        raise RuntimeError(f"{what} cannot be used: {reason}")
+
+
+def current_device() -> int:
+    """The index of the CUDA device on which "cuda" lies. Raises RuntimeError without CUDA. Reference: torch.cuda.current_device."""
+    _usable("cuda.current_device")
+    return cupy.cuda.Device().id
+
+
+def set_device(device) -> None:
+    """Make a CUDA device current in this thread. Raises RuntimeError without it. Reference: torch.cuda.set_device."""
+    cupy.cuda.Device(_cuda(device).index).use()
+
+
+def synchronize(device=None) -> None:
+    """Wait until a CUDA device has done all its work. Raises RuntimeError without CUDA. Reference: torch.cuda.synchronize."""
+    cupy.cuda.Device(_cuda(device).index).synchronize()
+
+
+def get_device_name(device=None) -> str:
+    """What a CUDA device calls itself. Raises RuntimeError without CUDA. Reference: torch.cuda.get_device_name."""
+    return cupy.cuda.runtime.getDeviceProperties(_cuda(device).index)["name"].decode()
+
+
+def _cuda(where) -> Device:
+    where = resolve("cuda" if where is None else where)
+    if where.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {where}")
+    return where
+
+
 def resolve(where) -> Device:
     """A device that exists, with its index: None is the default device, "cuda" the current one.
 
     Raises RuntimeError where CUDA is not available, saying why, or the index is too large.
     """
-    if where is None:
-        where = _local.stack[-1] if _local.stack else _default
-    where = Device(where)
+    where = Device(where) if where is not None else chosen() or CPU
     if where.type == "cpu":
         return CPU
-    reason = why_no_cuda()
-    if reason:
-        raise RuntimeError(f"device {where} cannot be used: {reason}")
+    _usable(f"device {where}")
     index = cupy.cuda.Device().id if where.index is None else where.index
     if index >= device_count():
         raise RuntimeError(f"device {where} does not exist: this machine has {device_count()} CUDA device(s), numbered from 0")
     return Device("cuda", index)
 
 
-def set_default_device(where) -> None:
-    """New tensors are made here unless they name a device; None is the CPU. Reference: torch.set_default_device."""
-    global _default
-    _default = resolve(where if where is not None else CPU)
+def chosen() -> Device | None:
+    """The device that this thread has set for new tensors, by `with device(...)` or set_default_device; None where it has not."""
+    return _local.stack[-1] if _local.stack else _local.default
+
+
+def set_default_device(device) -> None:
+    """New tensors of this thread are made here unless they name a device; None is the CPU again.
+
+    Raises RuntimeError where the device cannot be used. Reference: torch.set_default_device.
+    """
+    _local.default = None if device is None else resolve(device)
 
 
 def get_default_device() -> Device:
     """The device on which new tensors are made. Reference: torch.get_default_device."""
-    return _local.stack[-1] if _local.stack else _default
+    return chosen() or CPU
 
 
 def is_array(x) -> bool:
     """Whether x is an array of NumPy or CuPy."""
-    return isinstance(x, np.ndarray) or (cupy is not None and isinstance(x, cupy.ndarray))
+    return isinstance(x, _ARRAYS)
 
 
 def of(array) -> Device:

@@ -1,16 +1,19 @@
 """dtypes under PyTorch's names, and PyTorch's promotion rules, which are not NumPy's."""
 from __future__ import annotations
 
+import builtins
+
 import numpy as np
 
 try:
     from ml_dtypes import bfloat16 as _bfloat16
+    from ml_dtypes import finfo as _bfloat16_limits  # NumPy's own refuses bfloat16
 except ImportError:                      # the `bfloat16` extra
     _bfloat16 = None
 
 
 class dtype:
-    """A scalar type. NumPy and CuPy accept it wherever they take a dtype, and it equals the NumPy dtype it stands for.
+    """A scalar type. NumPy and CuPy accept it wherever they take a dtype, and it equals the NumPy dtype or type it stands for.
 
     Printed as `torch.float32`, which under `import autograd_gpu as torch` is how it is written.
     Reference: torch.dtype.
@@ -33,10 +36,9 @@ class dtype:
     def __eq__(self, other):
         if isinstance(other, dtype):
             return self is other
-        try:
-            return self.dtype == np.dtype(other)
-        except TypeError:
-            return NotImplemented
+        if isinstance(other, np.dtype) or isinstance(other, type) and issubclass(other, np.generic):
+            return self.dtype == other
+        return NotImplemented                # not np.dtype(other): that takes None for float64
 
     def __hash__(self):
         return hash(self.dtype)
@@ -72,7 +74,7 @@ bfloat16 = dtype("bfloat16", _bfloat16, "f") if _bfloat16 else None
 ALL = [d for d in (bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64,
                    complex64, complex128) if d is not None]
 _OF = {d.dtype: d for d in ALL}
-_PYTHON = {builtin: d for builtin, d in ((type(True), bool), (type(1), int64), (type(1.0), float64), (type(1j), complex128))}
+_PYTHON = {builtins.bool: bool, builtins.int: int64, builtins.float: float64, builtins.complex: complex128}
 _default = np.dtype(np.float32)
 
 
@@ -89,9 +91,10 @@ def to_numpy(d) -> np.dtype:
     """The NumPy dtype of a dtype given in any form: ours, NumPy's, a scalar type, or Python's bool, int, float, complex."""
     if type(d) is dtype:
         return d.dtype
+    if d is None:
+        raise TypeError("dtype: expected a dtype, got None")
     d = _PYTHON.get(d, d) if isinstance(d, type) else d
-    found = of(np.dtype(d).newbyteorder("="))
-    return found.dtype
+    return of(np.dtype(d).newbyteorder("=")).dtype
 
 
 def category(d: np.dtype) -> str:
@@ -100,6 +103,7 @@ def category(d: np.dtype) -> str:
     return kind if kind in "bifc" else "i" if kind == "u" else "f"     # ml_dtypes' bfloat16 has kind V
 
 
+_BARE = tuple(np.dtype(d) for d in (np.uint16, np.uint32, np.uint64))
 _ORDER = {"b": 0, "i": 1, "f": 2, "c": 3}
 _promoted: dict[tuple[np.dtype, np.dtype], np.dtype] = {}
 
@@ -111,13 +115,15 @@ def promote_numpy(a: np.dtype, b: np.dtype) -> np.dtype:
     except KeyError:
         pass
     ca, cb = category(a), category(b)
+    if a != b and {ca, cb} <= {"b", "i"} and (a in _BARE or b in _BARE):
+        raise RuntimeError(f"promotion of {of(a)} with {of(b)} is not supported, for the unsigned types above uint8 have none in "
+                           f"PyTorch: convert one of the tensors with .to()")
     if ca == cb or {ca, cb} == {"f", "c"}:
-        if _bfloat16 and ca != cb and np.dtype(_bfloat16) in (a, b):
-            found = a if ca == "c" else b
+        if _bfloat16 and a != b and np.dtype(_bfloat16) in (a, b):       # NumPy promotes it with few others
+            other = a if b == np.dtype(_bfloat16) else b
+            found = np.dtype(np.float32) if other == np.float16 else other
         else:
             found = np.promote_types(a, b)
-            if ca == cb == "i" and found.kind == "f":       # uint64 with a signed type; PyTorch refuses most of these
-                raise RuntimeError(f"promotion of {of(a)} with {of(b)} is not supported: convert one of the tensors with .to()")
     else:
         found = a if _ORDER[ca] > _ORDER[cb] else b
     _promoted[a, b] = found
@@ -130,7 +136,7 @@ def result_of(operands) -> np.dtype:
     Lower ranks count only when their category is higher than all of those above them.
     Reference: torch.result_type, "Type Promotion" in the documentation of torch tensor attributes.
     """
-    best = None
+    best: np.dtype | None = None
     for rank in (2, 1, 0):
         dtypes = [d for d, r in operands if r == rank]
         if not dtypes:
@@ -144,6 +150,7 @@ def result_of(operands) -> np.dtype:
         if best is None or _ORDER[category(found)] > _ORDER[category(best)]:
             best = found if best is None or category(found) != "c" or category(best) != "f" else promote_numpy(best, found) \
                 if rank == 0 else found
+    assert best is not None
     return best
 
 
@@ -155,6 +162,8 @@ def get_default_dtype() -> dtype:
 def set_default_dtype(d) -> None:
     """Make `d` the dtype of new floating tensors. Raises TypeError unless it is a floating dtype."""
     global _default
+    if d is builtins.float:
+        raise TypeError("set_default_dtype: invalid dtype object: give torch.float32 or torch.float64 instead of Python's float")
     found = to_numpy(d)
     if category(found) != "f":
         raise TypeError(f"set_default_dtype: only floating dtypes can be the default, got {of(found)}")
@@ -171,7 +180,7 @@ def promote_types(type1, type2) -> dtype:
     return of(promote_numpy(to_numpy(type1), to_numpy(type2)))
 
 
-def can_cast(from_, to) -> type(True):
+def can_cast(from_, to) -> builtins.bool:
     """Whether PyTorch's rules let an in-place result of one dtype be written into another.
 
     Only a fall in category is refused: complex to real, floating to integer, integer to bool. Reference: torch.can_cast.
@@ -180,8 +189,12 @@ def can_cast(from_, to) -> type(True):
 
 
 class _Limits:
+    _shown: tuple[str, ...]
+    dtype: str
+    bits: builtins.int
+
     def __repr__(self):
-        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self._shown)
+        fields = ", ".join(f"{name}={getattr(self, name):g}" for name in self._shown)
         return f"{type(self).__name__}({fields}, dtype={self.dtype})"
 
 
@@ -197,15 +210,12 @@ class finfo(_Limits):
         if category(d) not in "fc":
             raise TypeError(f"torch.finfo() requires a floating point input type, got {of(d)}. Use torch.iinfo to handle it")
         d = of(d).to_real().dtype if d.kind == "c" else d
-        if d.kind == "V":
-            from ml_dtypes import finfo as limits       # NumPy's own refuses bfloat16
-        else:
-            limits = np.finfo
-        info = limits(d)
+        info = _bfloat16_limits(d) if d.kind == "V" else np.finfo(d)
         self.dtype = of(d).name
         self.bits = info.bits
-        for name in self._shown:
-            setattr(self, name, info.__getattribute__(name).item())
+        self.resolution = 10.0 ** -info.precision
+        for name in self._shown[1:]:
+            setattr(self, name, getattr(info, name).item())
 
 
 class iinfo(_Limits):
@@ -214,8 +224,10 @@ class iinfo(_Limits):
 
     def __init__(self, type):
         d = to_numpy(type)
+        if d.kind == "b":
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         if d.kind not in "iu":
             raise TypeError(f"torch.iinfo() requires an integer input type, got {of(d)}. Use torch.finfo to handle it")
         info = np.iinfo(d)
         self.dtype = of(d).name
-        self.bits, self.min, self.max = info.bits, info.min.__int__(), info.max.__int__()
+        self.bits, self.min, self.max = info.bits, info.min, info.max

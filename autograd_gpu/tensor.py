@@ -38,7 +38,7 @@ def attribute(function):
 for _record in REGISTRY.values():
     if _record.method:
         setattr(Tensor, _record.name, _record.function)
-    if _record.inplace and _record.method:
+    if _record.inplace == "only" or _record.inplace and _record.method:      # copy_, fill_, zero_ have no form without underscore
         setattr(Tensor, _record.name + "_", inplace(_record))
 
 _OPERATORS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",

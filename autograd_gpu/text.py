@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def set_printoptions(precision: int | None = None, threshold: float | None = Non
     if profile is not None and profile not in _PROFILES:
         raise ValueError(f"set_printoptions: profile must be one of {', '.join(_PROFILES)}, got {profile!r}")
     start = _options if profile is None else _PROFILES[profile]
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    given: dict[str, Any] = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     _options = dataclasses.replace(start, sci_mode=sci_mode, **{k: v for k, v in given.items() if v is not None})
 
 
@@ -161,7 +162,7 @@ def _history(t):
 
 def tensor(t: Tensor, contents: str | None = None) -> str:
     """The text of a tensor; `contents` takes the place of its numbers."""
-    array = t._array
+    array: Any = t._array  # type: ignore[attr-defined]
     dtype, default = _dtype.of(array.dtype), _dtype.get_default_dtype()
     start = "tensor(" if type(t).__name__ in _PLAIN_NAMES else type(t).__name__ + "("
     notes = []

@@ -1,7 +1,18 @@
 """CUDA devices, under torch.cuda's names."""
-from autograd_gpu.device import device_count, why_no_cuda
+from autograd_gpu.device import (
+    current_device,
+    device_count,
+    get_device_name,
+    set_device,
+    synchronize,
+    why_no_cuda,
+)
+from autograd_gpu.ops.random import manual_seed
 
-__all__ = ["device_count", "is_available", "why_not_available"]
+__all__ = ["current_device", "device_count", "get_device_name", "is_available", "manual_seed", "manual_seed_all", "set_device",
+           "synchronize", "why_not_available"]
+
+manual_seed_all = manual_seed
 
 
 def is_available() -> bool:

@@ -21,6 +21,10 @@ def quiet_context():
     return context
 
 
+quiet_run = quiet_context().run
+"""quiet_run(body, *arrays): the body without NumPy's warnings. One for all threads, as to find a thread's own costs more than to
+enter it; where it is taken by another thread, ops/runtime.py falls back on the thread's own."""
+
 (QUIET_VARIABLE, QUIET), = quiet_context().items()
 """NumPy's context variable and its value in a quiet context: setting it around a backward costs 0.1 us."""
 
@@ -33,7 +37,7 @@ class State:
     def __init__(self):
         self.mode = ON
         self.enabled = True
-        self.run = quiet_context().run       # run(body, *arrays): the body without NumPy's warnings
+        self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
         self.graph_task = None               # the backward that this thread is running
@@ -68,14 +72,18 @@ def _enable(flag):
 class _Mode:
     """A context manager and decorator that sets grad mode; one object may be entered again while it is entered."""
 
-    def __init__(self):
-        self._previous = []
+    __slots__ = ("_previous",)
 
     def __enter__(self):
-        self._previous.append(_enable(self._flag))
+        state = local.state
+        self._previous.append(state.enabled)
+        state.enabled = self._flag
+        state.refresh()
 
     def __exit__(self, *exc_info):
-        _enable(self._previous.pop())
+        state = local.state
+        state.enabled = self._previous.pop()
+        state.refresh()
 
     def _fresh(self):
         return type(self)()
@@ -126,17 +134,19 @@ class no_grad(_Mode):
 
     Reference: torch.no_grad.
     """
+    __slots__ = ()
     _flag = False
 
     def __new__(cls, function=None):
-        return object.__new__(cls) if function is None else cls()(function)
-
-    def __init__(self, function=None):
-        super().__init__()
+        self = object.__new__(cls)
+        self._previous = []
+        return self if function is None else self(function)
 
 
 class enable_grad(no_grad):
     """Record again inside no_grad. Also a decorator. Reference: torch.enable_grad."""
+
+    __slots__ = ()
     _flag = True
 
 
@@ -146,8 +156,10 @@ class set_grad_enabled(_Mode):
     Reference: torch.set_grad_enabled.
     """
 
+    __slots__ = ("_flag", "_before")
+
     def __init__(self, mode: bool):
-        super().__init__()
+        self._previous = []
         self._flag = bool(mode)
         self._before = _enable(self._flag)
 

@@ -1,6 +1,7 @@
 """Nodes of the graph: what an operation leaves behind so that its gradient can be computed later."""
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 
@@ -167,13 +168,13 @@ def all_slots(cls):
     return tuple(s for c in cls.__mro__ for s in getattr(c, "__slots__", ()) if s != "__weakref__")
 
 
-def unlink(node):
+def unlink(node, local=local):
     """`__del__` of one node in PRIME: hands on what it holds in a loop instead of from within its own deallocation.
 
     CPython frees a chain by recursion. It bounds the depth, but 3.13.0 at ten thousand levels, more than a thread with a
     stack of 512 KB survives; with this no chain of frees is deeper than PRIME nodes.
     """
-    state = local.state
+    state = local.state                      # a default argument: at exit, globals are gone before the last nodes are
     held = []
     for slot in node.held_slots:
         try:
@@ -191,6 +192,15 @@ def unlink(node):
     state.pending = None
 
 
+@functools.cache
 def unlinking(cls):
     """The subclass of a Node class whose instances unlink."""
     return type(cls.__name__, (cls,), {"__slots__": (), "__del__": unlink, "held_slots": all_slots(cls)})
+
+
+def new_node(cls) -> Node:
+    """A node of a class, numbered, without edges as yet. The compiled functions of ops have this written out."""
+    seq = next_seq()
+    node = object.__new__(cls if seq % PRIME else unlinking(cls))
+    node.seq, node._rare = seq, None
+    return node

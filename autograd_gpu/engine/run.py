@@ -14,6 +14,7 @@ from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, 
 from autograd_gpu.engine.node import LAST
 
 _ndarray = np.ndarray
+_by_seq = operator.attrgetter("seq")
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
 
@@ -120,14 +121,26 @@ def count_dependencies(roots):
 
 
 def find_needed(task):
-    """The nodes that have to run for the gradients that a task wants, those at which it ends not included."""
-    ends = set(task.captured or ()) | set(task.only or ())
+    """The nodes that have to run for the gradients that a task wants, those at which it ends not included. None: all of them."""
     needed = set(task.only or ())
-    for node in sorted(task.dependencies, key=operator.attrgetter("seq")):       # a node's inputs are older than the node
-        for n, _ in node.edges():
-            if n in needed or n in ends:
-                needed.add(node)
+    wanted = needed | set(task.captured)
+    if not needed:
+        for node in task.dependencies:
+            if (not node.arity) is not (node in wanted):
                 break
+        else:                                # the leaves, all of them, are what is wanted
+            return None
+    for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
+        arity = node.arity
+        if arity == 1:
+            found = node.n0 in wanted
+        elif arity == 2:
+            found = node.n0 in wanted or node.n1 in wanted
+        else:
+            found = any([n in wanted for n, _ in node.edges()])
+        if found:
+            needed.add(node)
+            wanted.add(node)
     return needed
 
 
@@ -153,7 +166,9 @@ def run(task: GraphTask, roots):
 
 def _drain(task, roots):
     dependencies, buffers, owned = task.dependencies, task.buffers, task.owned
-    needed, captured = task.needed, task.captured
+    needed = task.needed
+    ends = task.captured and {n for n in task.captured if n.arity}   # where gradients of tensors that are no leaves are captured
+    plain = needed is None and task.captures is None
     keep, tensors = task.keep_graph, task.create_graph
     queue, seqs, on_cpu = None, (), True     # the queue being drained; none yet while the nodes follow each other
     grad = None
@@ -169,7 +184,12 @@ def _drain(task, roots):
                 slots[nr] = g if slots[nr] is None else slots[nr] + g
         elif n not in buffers:
             if not left and n.seq == LAST:
-                _arrive_at_leaf(task, n, g, g is grad or tensors or g is None or g.base is not None)
+                shared = tensors or g is grad or g is None or g.base is not None
+                if plain and n._rare is None and n.variable._hooks is None:
+                    if g is not None:
+                        accumulate(n.variable, g, shared)
+                else:
+                    _arrive_at_leaf(task, n, g, shared)
                 return None
             buffers[n] = g
         elif g is not None:
@@ -177,7 +197,7 @@ def _drain(task, roots):
             if old is None:
                 buffers[n] = g
             elif n in owned:
-                _device.xp(old).add(old, g, out=old)
+                old += g
             else:
                 g = old + g
                 if not tensors:
@@ -191,7 +211,7 @@ def _drain(task, roots):
         if n.seq == LAST:
             _arrive_at_leaf(task, n, buffers.pop(n), n not in owned)
             return None
-        return n if needed is None or n in needed or n in captured else None
+        return n if needed is None or n in needed or n in ends else None
 
     def put_off(n):
         """Leave a node that is ready to its queue."""
@@ -223,7 +243,7 @@ def _drain(task, roots):
             grad = buffers.pop(node)
         while True:                                              # from node to node, without the queue while it can
             rare = node._rare
-            if rare is not None or node in captured:
+            if rare is not None or ends and node in ends:
                 stop, grad = _before(task, node, grad)
                 if stop:
                     break
@@ -255,13 +275,15 @@ def _drain(task, roots):
             if n is not None:
                 if following is None and dependencies[n] == 1 and n.outputs == 1 and n.arity and n not in buffers \
                         and n._rare is None and on_cpu and not (seqs and -seqs[0] > n.seq) \
-                        and (needed is None or n in needed and n not in captured):
+                        and (needed is None or n in needed and n not in ends):
                     node, grad = n, g                            # a chain
                     continue
                 r = deliver(n, nr, g)
                 if following is None:
                     following = r
                 elif r is not None:
+                    if r.seq > following.seq:
+                        r, following = following, r
                     put_off(r)
             if following is None:
                 break
@@ -312,10 +334,18 @@ def _before(task, node, grad):
 
 def _own(task, g):
     """A gradient as the caller's own: a copy if it is a view or somebody else's array."""
-    if g is None or type(g) is Tensor:
+    if g is None:
+        return None
+    for root in task.roots:
+        if g is root[2]:
+            return g.clone() if isinstance(g, Tensor) else g.copy()
+    if isinstance(g, Tensor):
         return g
-    if g.base is not None or any(g is root[2] for root in task.roots) or any(g is x for x in task.captures.values()):
+    if g.base is not None:
         return g.copy()
+    for other in task.captures.values():
+        if g is other:
+            return g.copy()
     return g
 
 
@@ -361,9 +391,9 @@ def accumulate(variable: Tensor, g, shared):
                 like = _device.xp(g).empty_like(own)
                 like[...] = g
                 variable._grad = wrap(like)
-        elif old._array.flags.writeable if type(old._array) is _ndarray else True:
+        elif type(old._array) is not _ndarray or old._array.flags.writeable:
             target = old._array
-            _device.xp(target).add(target, g, out=target, casting="unsafe")
+            target += g
             version(old).count += 1
         else:
             variable._grad = wrap(_device.xp(g).asarray(old._array + g))

@@ -1,1 +1,53 @@
-"""torch.nn.functional's names for the ops of ops/nn.py."""
+"""torch.nn.functional's names for the package's ops."""
+from __future__ import annotations
+
+from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
+from autograd_gpu.ops.inplace import inplace as _inplace
+from autograd_gpu.ops.namespace import OPS as _OPS
+from autograd_gpu.ops.namespace import REGISTRY as _REGISTRY
+
+_SAME = (
+    # activations
+    "gelu", "softplus", "logsigmoid", "softsign", "hardshrink", "softshrink", "tanhshrink", "sigmoid", "tanh", "glu", "prelu",
+    # linear, normalisation, embedding
+    "linear", "bilinear", "layer_norm", "batch_norm", "normalize", "one_hot", "pad", "cosine_similarity", "pairwise_distance",
+    # losses
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
+    "nll_loss", "cross_entropy",
+    # convolution and pooling
+    "conv1d", "conv2d", "conv3d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d", "unfold", "fold", "interpolate",
+)
+_RENAMED = {"softmax": "softmax_function", "log_softmax": "log_softmax_function", "softmin": "softmin_function",
+            "dropout": "dropout_function", "embedding": "embedding_lookup"}
+_WITH_INPLACE = {"relu6": 0, "leaky_relu": 1, "elu": 1, "selu": 0, "celu": 1, "silu": 0, "mish": 0, "hardtanh": 2, "hardsigmoid": 0,
+                 "hardswish": 0, "threshold": 2}      # how many arguments stand before `inplace`
+
+globals().update({name: getattr(_OPS, name) for name in _SAME if hasattr(_OPS, name)})
+globals().update({name: getattr(_OPS, op) for name, op in _RENAMED.items()})
+_relu, relu_ = _OPS.relu, _inplace(_REGISTRY["relu"])
+
+
+def relu(input, inplace=False):
+    """The input, 0 where it is negative; with `inplace` written into it. Reference: torch.nn.functional.relu."""
+    return relu_(input) if inplace else _relu(input)
+
+
+def _with_inplace(name, before):
+    plain, written = getattr(_OPS, name), _inplace(_REGISTRY[name])
+
+    def function(input, *args, inplace=False, **kwargs):
+        if len(args) > before:
+            *args, inplace = args
+        return written(input, *args, **kwargs) if inplace else plain(input, *args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{plain.__doc__}\n\n    With `inplace` the result is written into the input."
+    return {name: function, name + "_": written}
+
+
+for _name, _before in _WITH_INPLACE.items():
+    if hasattr(_OPS, _name):
+        globals().update(_with_inplace(_name, _before))
+
+__all__ = [name for name in globals() if not name.startswith("_") and name != "annotations"]

@@ -1,1 +1,459 @@
 """Activations, clamping and choosing: relu, gelu, where, clamp."""
+from __future__ import annotations
+
+from numbers import Number
+
+import numpy as np
+
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor
+from autograd_gpu.ops.elementwise import beside, refuse
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.namespace import REGISTRY
+from autograd_gpu.ops.op import composite, elementwise, op
+from autograd_gpu.ops.runtime import promote_all
+
+# --------------------------------------------------------------------------------------------------------------- choosing
+
+@elementwise(promote=["self", "other"], method=False, inplace=False, divert={"input is None and other is None": "where_true"})
+def where(condition, self=None, other=None):
+    """self where condition is true, else other; with the condition alone, the indices of its true elements.
+
+    Dtype: torch.result_type of self and other.
+    Raises: RuntimeError for a condition that is not bool. Reference: torch.where.
+    """
+    if condition.dtype.kind != "b" and condition.dtype != np.uint8:
+        raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype {_dtype.of(condition.dtype)}: "
+                           f"compare it, with condition != 0 for instance")
+    return np.where(condition, self, other)
+
+where.vjp(self=lambda grad, condition: F.where(condition, grad, 0), other=lambda grad, condition: F.where(condition, 0, grad))
+
+
+@composite(method=False, function=False)
+def where_true(condition, self, other):
+    """The indices of the true elements, a Tensor per dimension."""
+    return F.nonzero(condition, as_tuple=True)
+
+
+@composite(function=False)
+def where_method(self, condition, other):
+    """self where condition is true, else other. Reference: torch.Tensor.where."""
+    return F.where(condition, self, other)
+
+REGISTRY["where_method"].name = "where"      # the method takes the condition second
+
+
+@elementwise(promote=[], divert={"isinstance(value, Tensor)": "masked_fill_tensor"})
+def masked_fill(self, mask, value: Number):
+    """self with value where the bool mask is true; of self's dtype.
+
+    Raises: RuntimeError for another mask or a value that self's dtype cannot hold. Reference: torch.masked_fill.
+    """
+    if isinstance(value, complex) and self.dtype.kind != "c":
+        raise RuntimeError(f"masked_fill: value {value} cannot be converted to type {_dtype.of(self.dtype)} without overflow")
+    return F.masked_fill_tensor(self, mask, np.asarray(value).astype(self.dtype))
+
+masked_fill.vjp(self=lambda grad, mask: F.where(mask, 0, grad))
+
+
+@elementwise(node="MaskedFillBackward1", promote=[], method=False, function=False)
+def masked_fill_tensor(self, mask, value):
+    """masked_fill with a 0-d Tensor as the value."""
+    if mask.dtype.kind != "b":
+        raise RuntimeError(f"masked_fill: only supports boolean masks, but got mask with dtype {_dtype.of(mask.dtype)}")
+    if value.ndim:
+        raise RuntimeError(f"masked_fill: only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s): "
+                           f"use torch.where")
+    if not _dtype.can_cast(value.dtype, self.dtype):
+        raise RuntimeError(f"masked_fill: value of dtype {_dtype.of(value.dtype)} cannot be cast to {_dtype.of(self.dtype)}")
+    return np.where(mask, value.astype(self.dtype), self)
+
+masked_fill_tensor.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
+
+
+@elementwise(cuda="max(self, other)")
+def maximum(self, other):
+    """The larger element, NaN if either is. Reference: torch.maximum."""
+    refuse("maximum", self, "c")
+    return np.maximum(self, other)
+
+maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self == other, grad / 2, grad)),
+            other=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)))
+
+
+@elementwise(cuda="min(self, other)")
+def minimum(self, other):
+    """The smaller element, NaN if either is. Reference: torch.minimum."""
+    refuse("minimum", self, "c")
+    return np.minimum(self, other)
+
+minimum.vjp(self=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)),
+            other=lambda grad, self, other: F.where(self < other, 0, F.where(self == other, grad / 2, grad)))
+
+
+@elementwise(cuda="fmax(self, other)", inplace=False)
+def fmax(self, other):
+    """The larger element, the other one where one is NaN. Reference: torch.fmax."""
+    refuse("fmax", self, "c")
+    return np.fmax(self, other)
+
+fmax.vjp(self=lambda grad, self, other: F.where((self >= other) | F.isnan(other), grad, 0),
+         other=lambda grad, self, other: F.where((self >= other) | F.isnan(other), 0, grad))
+
+
+@elementwise(cuda="fmin(self, other)", inplace=False)
+def fmin(self, other):
+    """The smaller element, the other one where one is NaN. Reference: torch.fmin."""
+    refuse("fmin", self, "c")
+    return np.fmin(self, other)
+
+fmin.vjp(self=lambda grad, self, other: F.where((self <= other) | F.isnan(other), grad, 0),
+         other=lambda grad, self, other: F.where((self <= other) | F.isnan(other), 0, grad))
+
+
+# --------------------------------------------------------------------------------------------------------------- clamping
+
+def _bounded(name, array, bound):
+    """An array in the dtype that it has beside a bound. Raises RuntimeError where either is complex."""
+    refuse(name, array, "c")
+    if isinstance(bound, complex):
+        raise RuntimeError(f"{name}: complex numbers have no order: the bound {bound} cannot be converted to {_dtype.of(array.dtype)}")
+    return beside(array, bound)
+
+
+@elementwise(node="ClampBackward1", divert={"isinstance(min, Tensor) or isinstance(max, Tensor)": "clamp_mixed"})
+def clamp(self, min: Number | None = None, max: Number | None = None):
+    """self, at least min and at most max, which are numbers or Tensors; max where min is larger.
+
+    Raises: RuntimeError if neither is given. Reference: torch.clamp.
+    """
+    if min is None and max is None:
+        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+    for bound in (min, max):
+        if bound is not None:
+            self = _bounded("clamp", self, bound)
+    if min is not None:
+        self = np.maximum(self, min)
+    return self if max is None else np.minimum(self, max)
+
+clamp.vjp(self=lambda grad, self, min, max: F.where(F.within(self, min, max), grad, 0))
+
+
+@composite(method=False, function=False)
+def within(self, min, max):
+    """Where self is not beyond its bounds, of which one may be None."""
+    if min is None:
+        return self <= max
+    return self >= min if max is None else (self >= min) & (self <= max)
+
+
+@composite(method=False, function=False)
+def clamp_mixed(self, min, max):
+    """clamp with Tensors as bounds."""
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and not isinstance(bound, Tensor):
+            raise TypeError(f"clamp(): with one bound a Tensor, argument '{name}' must be Tensor too, not {type(bound).__name__}")
+    return F.clamp_tensors(self, min, max)
+
+
+@elementwise(node="ClampBackward0", promote=[], method=False, function=False)
+def clamp_tensors(self, min: Tensor | None = None, max: Tensor | None = None):
+    """clamp with Tensors as bounds."""
+    given = [x for x in (self, min, max) if x is not None]
+    refuse("clamp", self, "c")
+    self, *bounds = promote_all(*given)
+    if min is not None:
+        self = np.maximum(self, bounds[0])
+    return self if max is None else np.minimum(self, bounds[-1])
+
+clamp_tensors.vjp(self=lambda grad, self, min, max: F.where(F.within(self, min, max), grad, 0),
+                  min=lambda grad, self, min, max: F.where(F.at_min(self, min, max), grad, 0),
+                  max=lambda grad, self, min, max: F.where(F.at_max(self, min, max), grad, 0))
+
+
+@composite(method=False, function=False)
+def at_min(self, min, max):
+    """Where a clamp gives its lower bound."""
+    return self < min if max is None else (self < min) & (min < max)
+
+
+@composite(method=False, function=False)
+def at_max(self, min, max):
+    """Where a clamp gives its upper bound."""
+    return self > max if min is None else (self > max) | (max < min)
+
+
+@composite(inplace=True)
+def clip(self, min=None, max=None):
+    """clamp. Reference: torch.clip."""
+    return F.clamp(self, min, max)
+
+
+@elementwise(divert={"isinstance(min, Tensor)": "clamp_min_tensor"})
+def clamp_min(self, min: Number):
+    """self, at least min. Reference: torch.clamp_min."""
+    return np.maximum(_bounded("clamp_min", self, min), min)
+
+clamp_min.vjp(self=lambda grad, self, min: F.where(self >= min, grad, 0))
+
+
+@elementwise(node="ClampMinBackward1", method=False, function=False)
+def clamp_min_tensor(self, min):
+    """clamp_min with a Tensor."""
+    refuse("clamp_min", self, "c")
+    return np.maximum(self, min)
+
+clamp_min_tensor.vjp(self=lambda grad, self, min: F.where(self >= min, grad, 0), min=lambda grad, self, min: F.where(self < min, grad, 0))
+
+
+@elementwise(divert={"isinstance(max, Tensor)": "clamp_max_tensor"})
+def clamp_max(self, max: Number):
+    """self, at most max. Reference: torch.clamp_max."""
+    return np.minimum(_bounded("clamp_max", self, max), max)
+
+clamp_max.vjp(self=lambda grad, self, max: F.where(self <= max, grad, 0))
+
+
+@elementwise(node="ClampMaxBackward1", method=False, function=False)
+def clamp_max_tensor(self, max):
+    """clamp_max with a Tensor."""
+    refuse("clamp_max", self, "c")
+    return np.minimum(self, max)
+
+clamp_max_tensor.vjp(self=lambda grad, self, max: F.where(self <= max, grad, 0), max=lambda grad, self, max: F.where(self > max, grad, 0))
+
+
+@op(inplace=True)       # not elementwise: half precision is not widened, as its largest number is asked for
+def nan_to_num(self, nan: Number | None = None, posinf: Number | None = None, neginf: Number | None = None):
+    """self with numbers for NaN (0), inf (the largest one) and -inf (the smallest). Reference: torch.nan_to_num."""
+    if self.dtype.kind in "biu":
+        return self.copy()
+    if self.dtype.kind == "c":
+        return F.complex(F.nan_to_num(self.real, nan, posinf, neginf), F.nan_to_num(self.imag, nan, posinf, neginf))
+    largest = _dtype.finfo(self.dtype).max
+    out = np.where(np.isnan(self), 0.0 if nan is None else nan, self)
+    out = np.where(self == np.inf, largest if posinf is None else posinf, out)
+    return np.where(self == -np.inf, -largest if neginf is None else neginf, out)
+
+nan_to_num.vjp(self=lambda grad, self: F.where(F.isfinite(self), grad, 0))
+
+
+# ------------------------------------------------------------------------------------------------------------ activations
+
+@elementwise(to_float=True)
+def sigmoid(self):
+    """1 / (1 + exp(-self)). Reference: torch.sigmoid."""
+    return np.reciprocal(1 + np.exp(-self))
+
+sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
+
+
+@elementwise(cuda="self <= T(0) ? T(0) : self")  # this way round NaN stays NaN, as in np.maximum
+def relu(self):
+    """self where it is positive, else 0. Reference: torch.relu."""
+    if self.dtype.kind in "bc":
+        raise RuntimeError(f"relu: not supported for {_dtype.of(self.dtype)} inputs")
+    return np.maximum(self, 0)
+
+relu.vjp(self=lambda grad, result: F.where(result <= 0, 0, grad))
+
+
+@elementwise(method=False, function=False)
+def leaky_relu(self, negative_slope: Number = 0.01):
+    """self where it is positive, else negative_slope * self. Reference: torch.nn.functional.leaky_relu."""
+    refuse("leaky_relu", self, "biuc")
+    return np.where(self > 0, self, self * negative_slope)
+
+leaky_relu.vjp(self=lambda grad, self, negative_slope: F.where(self > 0, grad, grad * negative_slope))
+
+
+@elementwise(method=False, function=False)
+def elu(self, alpha: Number = 1.0, scale: Number = 1, input_scale: Number = 1):
+    """scale * (self, or alpha * (exp(input_scale * self) - 1) where self is negative). Reference: torch.nn.functional.elu."""
+    refuse("elu", self, "biuc")
+    return np.where(self <= 0, np.expm1(np.minimum(self, 0) * input_scale) * (alpha * scale), self * scale)
+
+elu.vjp(self=lambda grad, self, alpha, scale, input_scale: F.where(
+    self <= 0, grad * (F.exp(F.where(self < 0, self, 0) * input_scale) * (alpha * scale * input_scale)), grad * scale))
+
+
+@composite(method=False, inplace=True)
+def selu(self):
+    """elu with the constants that keep mean and variance. Reference: torch.selu."""
+    return F.elu(self, 1.6732632423543772, 1.0507009873554805, 1)
+
+
+@elementwise(method=False)
+def celu(self, alpha: Number = 1.0):
+    """elu, continuously differentiable for every alpha. Reference: torch.celu."""
+    refuse("celu", self, "biuc")
+    if alpha == 0:
+        raise RuntimeError("celu: ZeroDivisionError: alpha cannot be 0")
+    return np.where(self <= 0, np.expm1(np.minimum(self, 0) / alpha) * alpha, self)
+
+celu.vjp(self=lambda grad, self, alpha: F.where(self <= 0, grad * F.exp(F.where(self < 0, self, 0) / alpha), grad))
+
+
+@elementwise(method=False, function=False)
+def gelu(self, *, approximate: str = "none"):
+    """self times the normal distribution function of self, or its `tanh` approximation. Reference: torch.nn.functional.gelu."""
+    refuse("gelu", self, "biuc")
+    if approximate == "none":
+        return self * (0.5 + 0.5 * F.erf(self * 0.7071067811865476))
+    if approximate != "tanh":
+        raise RuntimeError(f"gelu: approximate argument must be either none or tanh, got {approximate!r}")
+    return 0.5 * self * (1 + np.tanh(0.7978845608028654 * (self + 0.044715 * (self * self * self))))
+
+gelu.vjp(self=lambda grad, self, approximate: F.gelu_grad(grad, self, approximate))
+
+
+@composite(method=False, function=False)
+def gelu_grad(grad, self, approximate):
+    """The derivative of gelu."""
+    if approximate == "none":
+        return grad * ((0.5 + 0.5 * F.erf(self * 0.7071067811865476)) + self * (0.3989422804014327 * F.exp(self * self * -0.5)))
+    square = self * self
+    t = F.tanh(0.7978845608028654 * (self + 0.044715 * (square * self)))
+    return grad * (0.5 * (1 + t) + 0.5 * self * ((1 - t * t) * (0.7978845608028654 * (1 + 0.134145 * square))))
+
+
+@elementwise(method=False, function=False)
+def silu(self):
+    """self * sigmoid(self). Reference: torch.nn.functional.silu."""
+    refuse("silu", self, "biu")
+    return self * F.sigmoid(self)
+
+silu.vjp(self=lambda grad, self: grad * F.conj(F.sigmoid(self) * (1 + self * (1 - F.sigmoid(self)))))
+
+
+@elementwise(method=False, function=False)
+def mish(self):
+    """self * tanh(softplus(self)). Reference: torch.nn.functional.mish."""
+    refuse("mish", self, "biuc")
+    return self * np.tanh(np.logaddexp(self, 0))
+
+mish.vjp(self=lambda grad, self: grad * F.mish_slope(self, F.tanh(F.softplus(self))))
+
+
+@composite(method=False, function=False)
+def mish_slope(self, t):
+    """The derivative of mish, from tanh(softplus(self))."""
+    return t + self * F.sigmoid(self) * (1 - t * t)
+
+
+@elementwise(method=False, function=False)
+def softplus(self, beta: Number = 1, threshold: Number = 20):
+    """log(1 + exp(beta * self)) / beta, or self where beta * self is above threshold. Reference: torch.nn.functional.softplus."""
+    refuse("softplus", self, "biuc")
+    scaled = self * beta
+    return np.where(scaled > threshold, self, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
+
+softplus.vjp(self=lambda grad, self, beta, threshold: F.where(self * beta > threshold, grad, grad * F.sigmoid(self * beta)))
+
+
+@elementwise(node="LogSigmoidBackward0", method=False, function=False)
+def logsigmoid(self):
+    """log(sigmoid(self)) without overflow. Reference: torch.nn.functional.logsigmoid."""
+    refuse("logsigmoid", self, "biuc")
+    return np.minimum(self, 0) - np.log1p(np.exp(-np.absolute(self)))
+
+logsigmoid.vjp(self=lambda grad, self: grad * F.sigmoid(-self))
+
+
+@elementwise(method=False, function=False)
+def hardtanh(self, min_val: Number = -1.0, max_val: Number = 1.0):
+    """self between two bounds, at which its derivative is 0. Reference: torch.nn.functional.hardtanh."""
+    refuse("hardtanh", self, "bc")
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    return np.minimum(np.maximum(self, min_val), max_val).astype(self.dtype, copy=False)
+
+hardtanh.vjp(self=lambda grad, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, grad))
+
+
+@composite(method=False, function=False, inplace=True)
+def relu6(self):
+    """self between 0 and 6. Reference: torch.nn.functional.relu6."""
+    return F.hardtanh(self, 0.0, 6.0)
+
+
+@elementwise(method=False, function=False)
+def hardsigmoid(self):
+    """self / 6 + 1 / 2, between 0 and 1. Reference: torch.nn.functional.hardsigmoid."""
+    refuse("hardsigmoid", self, "biuc")
+    return np.minimum(np.maximum(self + 3, 0), 6) / 6
+
+hardsigmoid.vjp(self=lambda grad, self: F.where((self > -3) & (self < 3), grad / 6, 0))
+
+
+@elementwise(method=False, function=False)
+def hardswish(self):
+    """self * hardsigmoid(self). Reference: torch.nn.functional.hardswish."""
+    refuse("hardswish", self, "biuc")
+    return self * np.minimum(np.maximum(self + 3, 0), 6) / 6
+
+hardswish.vjp(self=lambda grad, self: F.where(self <= -3, 0, F.where(self < 3, grad * (self / 3 + 0.5), grad)))
+
+
+@elementwise(method=False)
+def hardshrink(self, lambd: Number = 0.5):
+    """self beyond lambd from 0, else 0. Reference: torch.nn.functional.hardshrink."""
+    refuse("hardshrink", self, "biuc")
+    return np.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
+
+hardshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, grad))
+
+
+@elementwise(method=False, function=False)
+def softshrink(self, lambd: Number = 0.5):
+    """self moved towards 0 by lambd. Reference: torch.nn.functional.softshrink."""
+    refuse("softshrink", self, "biuc")
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}")
+    return np.where(self > lambd, self - lambd, np.where(self < -lambd, self + lambd, self * 0))
+
+softshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, grad))
+
+
+@elementwise(method=False)
+def threshold(self, threshold: Number, value: Number):
+    """self above a threshold, else value. Reference: torch.nn.functional.threshold."""
+    refuse("threshold", self, "bc")
+    return np.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
+
+threshold.vjp(self=lambda grad, self, threshold: F.where(self <= threshold, 0, grad))
+
+
+@composite(method=False, function=False)
+def softsign(self):
+    """self / (1 + |self|). Reference: torch.nn.functional.softsign."""
+    return self / (F.abs(self) + 1)
+
+
+@composite(method=False, function=False)
+def tanhshrink(self):
+    """self - tanh(self). Reference: torch.nn.functional.tanhshrink."""
+    return self - F.tanh(self)
+
+
+@elementwise(node="PreluKernelBackward0", method=False, function=False)
+def prelu_kernel(self, weight):
+    """prelu with the weight shaped to broadcast against self."""
+    return np.where(self > 0, self, weight * self)
+
+prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight * grad),
+                 weight=lambda grad, self: F.where(self > 0, 0, self * grad))
+
+
+@composite
+def prelu(self, weight):
+    """self where it is positive, else weight * self, one weight in all or one per channel (dimension 1). Reference: torch.prelu."""
+    if weight.ndim > 1 or (weight.ndim and weight.shape[0] not in (1, self.shape[1] if self.ndim > 1 else 1)):
+        raise RuntimeError(f"prelu: Mismatch of parameter numbers and input channel size: weight has shape {tuple(weight.shape)}, input "
+                           f"{tuple(self.shape)}; expected one weight, or one per channel in dimension 1")
+    if weight.ndim and self.ndim > 1:
+        weight = F.reshape(weight, (1, weight.shape[0], *(1,) * (self.ndim - 2)))
+    elif self.ndim == 0 and weight.ndim:
+        weight = F.reshape(weight, ())
+    return F.prelu_kernel(self, weight)

@@ -1,1 +1,245 @@
 """Comparison, logic and bits: results without a derivative."""
+from __future__ import annotations
+
+import numpy as np
+
+from autograd_gpu.base import Tensor
+from autograd_gpu.ops.elementwise import refuse
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, elementwise
+
+# ------------------------------------------------------------------------------------------------------------- comparison
+
+@elementwise(cuda="self == other")
+def eq(self, other):
+    """Whether the elements are equal. Reference: torch.eq."""
+    return np.equal(self, other)
+
+
+@elementwise(cuda="self != other")
+def ne(self, other):
+    """Whether the elements differ. Reference: torch.ne."""
+    return np.not_equal(self, other)
+
+
+@elementwise(cuda="self < other")
+def lt(self, other):
+    """Whether self is less. Reference: torch.lt."""
+    return np.less(self, other)
+
+
+@elementwise(cuda="self <= other")
+def le(self, other):
+    """Whether self is less or equal. Reference: torch.le."""
+    return np.less_equal(self, other)
+
+
+@elementwise(cuda="self > other")
+def gt(self, other):
+    """Whether self is greater. Reference: torch.gt."""
+    return np.greater(self, other)
+
+
+@elementwise(cuda="self >= other")
+def ge(self, other):
+    """Whether self is greater or equal. Reference: torch.ge."""
+    return np.greater_equal(self, other)
+
+
+@composite(inplace=True)
+def not_equal(self, other):
+    """ne. Reference: torch.not_equal."""
+    return F.ne(self, other)
+
+
+@composite(inplace=True)
+def less(self, other):
+    """lt. Reference: torch.less."""
+    return F.lt(self, other)
+
+
+@composite(inplace=True)
+def less_equal(self, other):
+    """le. Reference: torch.less_equal."""
+    return F.le(self, other)
+
+
+@composite(inplace=True)
+def greater(self, other):
+    """gt. Reference: torch.greater."""
+    return F.gt(self, other)
+
+
+@composite(inplace=True)
+def greater_equal(self, other):
+    """ge. Reference: torch.greater_equal."""
+    return F.ge(self, other)
+
+
+def _alike(name, a, b):
+    """Raises RuntimeError unless two tensors have one dtype, TypeError for what is no Tensor."""
+    for t in (a, b):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{name}(): both operands must be Tensors, got {type(t).__name__}")
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"{name}: {a.dtype} did not match {b.dtype}: convert one of the tensors, with .to(dtype)")
+
+
+@composite
+def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether |self - other| <= atol + rtol * |other|, or both are the same infinity.
+
+    Raises: RuntimeError for tensors of different dtypes or a negative tolerance. Reference: torch.isclose.
+    """
+    _alike("isclose", self, other)
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
+    return F.close(self, other, rtol, atol, equal_nan)
+
+
+@elementwise(method=False, function=False, inplace=False)
+def close(self, other, rtol: float, atol: float, equal_nan: bool):
+    """isclose, unchecked."""
+    same = np.equal(self, other)
+    if equal_nan and self.dtype.kind not in "biu":
+        same = same | (np.isnan(self) & np.isnan(other))
+    if self.dtype.kind in "biu":
+        if rtol == atol == 0:
+            return same
+        self, other = self.astype(np.float64), other.astype(np.float64)
+    gap = np.absolute(self - other)
+    return same | (np.isfinite(gap) & (gap <= atol + np.absolute(rtol * other)))
+
+
+@composite
+def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether all elements are close, as a bool; see isclose. Reference: torch.allclose."""
+    return bool(F.isclose(self, other, rtol, atol, equal_nan)._array.all())
+
+
+@composite
+def equal(self, other):
+    """Whether shape and elements are equal, as a bool.
+
+    Raises: RuntimeError for tensors of different dtypes. Reference: torch.equal.
+    """
+    _alike("equal", self, other)
+    return tuple(self.shape) == tuple(other.shape) and bool(F.eq(self, other)._array.all())
+
+
+# ------------------------------------------------------------------------------------------------------ kinds of numbers
+
+@elementwise(inplace=False)
+def isnan(self):
+    """Whether elements are NaN. Reference: torch.isnan."""
+    return np.isnan(self)
+
+
+@elementwise(inplace=False)
+def isinf(self):
+    """Whether elements are infinite. Reference: torch.isinf."""
+    return np.isinf(self)
+
+
+@elementwise(inplace=False)
+def isfinite(self):
+    """Whether elements are neither infinite nor NaN. Reference: torch.isfinite."""
+    return np.isfinite(self)
+
+
+@elementwise(inplace=False)
+def isposinf(self):
+    """Whether elements are inf. Raises RuntimeError for complex. Reference: torch.isposinf."""
+    refuse("isposinf", self, "c")
+    return self == np.inf
+
+
+@elementwise(inplace=False)
+def isneginf(self):
+    """Whether elements are -inf. Raises RuntimeError for complex. Reference: torch.isneginf."""
+    refuse("isneginf", self, "c")
+    return self == -np.inf
+
+
+@elementwise(inplace=False)
+def isreal(self):
+    """Whether elements have no imaginary part. Reference: torch.isreal."""
+    return self.imag == 0 if self.dtype.kind == "c" else np.ones(self.shape, np.bool_)
+
+
+@elementwise(inplace=False)
+def signbit(self):
+    """Whether elements have a minus sign. Raises RuntimeError for complex. Reference: torch.signbit."""
+    refuse("signbit", self, "c")
+    return np.signbit(self) if self.dtype.kind not in "biu" else self < 0
+
+
+# ------------------------------------------------------------------------------------------------------------------ logic
+
+@elementwise()
+def logical_and(self, other):
+    """Whether both elements are true. Reference: torch.logical_and."""
+    return np.logical_and(self, other)
+
+
+@elementwise()
+def logical_or(self, other):
+    """Whether at least one element is true. Reference: torch.logical_or."""
+    return np.logical_or(self, other)
+
+
+@elementwise()
+def logical_xor(self, other):
+    """Whether exactly one element is true. Reference: torch.logical_xor."""
+    return np.logical_xor(self, other)
+
+
+@elementwise()
+def logical_not(self):
+    """Whether the element is false. Reference: torch.logical_not."""
+    return np.logical_not(self)
+
+
+# ------------------------------------------------------------------------------------------------------------------- bits
+
+@elementwise(cuda="self & other")
+def bitwise_and(self, other):
+    """The bits set in both; of bools, logical and. Reference: torch.bitwise_and."""
+    return np.bitwise_and(self, other)
+
+
+@elementwise(cuda="self | other")
+def bitwise_or(self, other):
+    """The bits set in either; of bools, logical or. Reference: torch.bitwise_or."""
+    return np.bitwise_or(self, other)
+
+
+@elementwise(cuda="self ^ other")
+def bitwise_xor(self, other):
+    """The bits set in one of both; of bools, logical xor. Reference: torch.bitwise_xor."""
+    return np.bitwise_xor(self, other)
+
+
+@elementwise(cuda="~self")
+def bitwise_not(self):
+    """The other bits; of bools, logical not. Reference: torch.bitwise_not."""
+    return np.invert(self)
+
+
+@elementwise()
+def bitwise_left_shift(self, other):
+    """self times 2 to the power of other. Reference: torch.bitwise_left_shift."""
+    return np.left_shift(self, other)
+
+
+@elementwise()
+def bitwise_right_shift(self, other):
+    """self divided by 2 to the power of other, rounded down. Reference: torch.bitwise_right_shift."""
+    return np.right_shift(self, other)
+
+
+@elementwise()
+def heaviside(self, values):
+    """0 where self is negative, 1 where it is positive, values where it is 0. Reference: torch.heaviside."""
+    refuse("heaviside", self, "c")
+    return np.where(self == 0, values, np.greater(self, 0).astype(self.dtype))

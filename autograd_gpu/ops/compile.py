@@ -217,13 +217,13 @@ def _check_input(text, name, take, reader):
 
 def _function(text, op, on_cuda):
     with text.block(f"def function({signature(op)}):"):
+        for p, alias in op.aliases.items():
+            text(f"if {alias} is not None: {p} = {alias}")
         for condition, other in op.divert.items():
             text(f"if {condition}: return F.{other}({', '.join(_pass_on(op))})")
         if op.varargs:
             v = op.varargs
             text(f"if len({v}) == 1 and type({v}[0]) is not int: {v} = unpack_varargs({v}[0])")
-        for p, alias in op.aliases.items():
-            text(f"if {alias} is not None: {p} = {alias}")
         tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
         single = [p for p in tensors if op.roles[p] == TENSOR]
         _take_tensors(text, op, tensors, single)
@@ -231,6 +231,8 @@ def _function(text, op, on_cuda):
         _wrap_outputs(text, op)
         if op.edges:
             _record(text, op, on_cuda)
+        elif op.outputs == 1:
+            text("out._node = None; out._nr = 0; out._requires = False")
         text("return " + _returned(op))
 
 
@@ -288,7 +290,6 @@ def _run_body(text, op):
     arguments = [("*" + p if p == op.varargs_plain else f"{p}={p}" if p in op.keyword_only else p)
                  if op.roles[p] == PLAIN else f"a_{p}" for p in op.parameters]
     first = f"a_{tensors[0]}" if op.roles[tensors[0]] != LIST else f"(a_{tensors[0]}[0] if a_{tensors[0]} else None)"
-    text("state = local.state")
     with text.block("try:"):
         promoted = [f"a_{p}" for p in op.promotes]
         if len(promoted) == 2:
@@ -303,9 +304,9 @@ def _run_body(text, op):
                 text(f"if {a}.dtype is not f32 and {a}.dtype is not f64: {a} = to_float({a})")
         if op.wide_body:
             text(f"if {first}.itemsize == 2: data = in_float32(body, {', '.join(arguments)})")
-            text(f"else: data = state.run(body, {', '.join(arguments)})")
+            text(f"else: data = quiet_run(body, {', '.join(arguments)})")
         else:
-            text(f"data = state.run(body, {', '.join(arguments)})")
+            text(f"data = quiet_run(body, {', '.join(arguments)})")
     with text.block("except Exception as error:"):
         text(f"data = recover(op, error, body, ({', '.join(a for a in arguments if '=' not in a)},), "
              f"dict({', '.join(a for a in arguments if '=' in a)}))")
@@ -363,7 +364,8 @@ def _record(text, op, on_cuda):
         name = public(p)
         wanted.append({TENSOR: f"{name}._requires", OPTIONAL: f"({p} is not None and {p}._requires)",
                        LIST: f"any_requires({p})"}[op.roles[p]])
-    condition = f"({' or '.join(wanted)}) and state.mode" if len(wanted) > 1 else f"{wanted[0]} and state.mode"
+    wanted = f"({' or '.join(wanted)})" if len(wanted) > 1 else wanted[0]
+    condition = f"{wanted} and (mode := local.state.mode)"
     if op.may_be_integer:
         condition += " and data.dtype.kind in 'fcV'"
     with text.block(f"if {condition}:"):
@@ -381,7 +383,7 @@ def _record(text, op, on_cuda):
             for i, n in enumerate(op.output_names):
                 if op.differentiable[i]:
                     text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
-        text("if state.mode == 2: rare(node, state)")
+        text("if mode == 2: rare(node, local.state)")
     if op.outputs == 1:
         text("else: out._node = None; out._nr = 0; out._requires = False")
 

@@ -1,11 +1,73 @@
-"""Arithmetic, powers, exponentials, trigonometry, comparison: each element from the elements at its place."""
+"""Arithmetic, powers, rounding, complex parts: each element from the elements at its place."""
 from __future__ import annotations
+
+import math
+from numbers import Number
 
 import numpy as np
 
+from autograd_gpu import dtype as _dtype
 from autograd_gpu.ops.namespace import OPS as F
-from autograd_gpu.ops.op import composite, elementwise
+from autograd_gpu.ops.op import composite, elementwise, view
 
+# A Python number that is not converted to a Tensor: what the ops with a number as second operand take without a detour.
+NOT_NUMBER = "type({0}) is not int and type({0}) is not float and type({0}) is not complex"
+
+
+def beside(array, number):
+    """An array in the dtype that it has in an operation with a Python number of a higher category."""
+    kind = array.dtype.kind
+    if kind not in "biu" or (kind != "b" and isinstance(number, int)):
+        return array
+    if isinstance(number, int):
+        return array if isinstance(number, bool) else array.astype(np.int64)
+    return array.astype(_dtype.default() if isinstance(number, float) else np.result_type(_dtype.default(), np.complex64))
+
+
+def _check_alpha(name, factor, array):
+    """Raises RuntimeError for a factor that the operands' dtype cannot hold."""
+    level = "b" if isinstance(factor, int) else "f" if isinstance(factor, float) else "c"
+    if level != "b" and _dtype.category(array.dtype) in ("bi" if level == "f" else "bif"):
+        raise RuntimeError(f"{name}: For {_dtype.of(array.dtype)} tensors the factor must not be a {type(factor).__name__}, got "
+                           f"{factor}: convert the tensors, or scale one of them first")
+
+
+def refuse(name, array, kinds):
+    """Raises NotImplementedError for dtypes that PyTorch has no such op for."""
+    if array.dtype.kind in kinds:
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
+
+
+def _by_zero(name):
+    return RuntimeError(f"{name}: ZeroDivisionError: the integer divisor is 0: convert the operands to a floating dtype, or replace the "
+                        f"zeros first")
+
+
+def _check_divisor(name, other):
+    """Raises RuntimeError for a division of integers by zero, which floating numbers would answer with inf or nan."""
+    if other.dtype.kind in "iu" and not other.all():
+        raise _by_zero(name)
+
+
+@elementwise(method=False, function=False, inplace=False)
+def no_gradient(grad):
+    """Zeros: the gradient through a function that is constant between its jumps."""
+    return np.zeros_like(grad)
+
+
+@composite(method=False, function=False)
+def times_conj(grad, number):
+    """The gradient through a multiplication by a number."""
+    return grad * number.conjugate()
+
+
+@composite(method=False, function=False)
+def not_differentiable(grad, name):
+    """Raises RuntimeError: PyTorch records such an op and has no derivative of it."""
+    raise RuntimeError(f"derivative for aten::{name} is not implemented: take it out of the graph, with detach() on its operands")
+
+
+# ------------------------------------------------------------------------------------------------------------ arithmetic
 
 @elementwise(cuda="self + other", divert={"alpha != 1": "add_scaled"})
 def add(self, other, *, alpha: Number = 1):
@@ -20,6 +82,50 @@ def add(self, other, *, alpha: Number = 1):
 add.vjp(self=lambda grad: grad, other=lambda grad: grad)
 
 
+@elementwise(node="AddBackward0", method=False, function=False)
+def add_scaled(self, other, *, alpha: Number = 1):
+    """self + alpha * other where alpha is not 1."""
+    _check_alpha("add", alpha, self)
+    return self + alpha * other
+
+add_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, alpha))
+
+
+@elementwise(cuda="self - other", divert={"alpha != 1": "sub_scaled"})
+def sub(self, other, *, alpha: Number = 1):
+    """self - alpha * other. Raises RuntimeError for bool and for a fractional alpha with integers. Reference: torch.sub."""
+    return np.subtract(self, other)
+
+sub.vjp(self=lambda grad: grad, other=lambda grad: -grad)
+
+
+@elementwise(node="SubBackward0", method=False, function=False)
+def sub_scaled(self, other, *, alpha: Number = 1):
+    """self - alpha * other where alpha is not 1."""
+    _check_alpha("sub", alpha, self)
+    return np.subtract(self, alpha * other)
+
+sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, -alpha))
+
+
+@elementwise(node="RsubBackward1", inplace=False, method=False, divert={NOT_NUMBER.format("other"): "rsub_tensors"})
+def rsub(self, other: Number, *, alpha: Number = 1):
+    """other - alpha * self. Raises RuntimeError for bool. Reference: torch.rsub."""
+    refuse("rsub", self, "b")
+    return np.subtract(other, beside(self, other) if alpha == 1 else alpha * beside(self, other))
+
+rsub.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha))
+
+
+@elementwise(node="RsubBackward0", inplace=False, method=False, function=False)
+def rsub_tensors(self, other, *, alpha: Number = 1):
+    """other - alpha * self for Tensors."""
+    _check_alpha("rsub", alpha, self)
+    return np.subtract(other, self if alpha == 1 else alpha * self)
+
+rsub_tensors.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha), other=lambda grad: grad)
+
+
 @elementwise(cuda="self * other")
 def mul(self, other):
     """self * other. Reference: torch.mul."""
@@ -28,13 +134,131 @@ def mul(self, other):
 mul.vjp(self=lambda grad, other: grad * F.conj(other), other=lambda grad, self: grad * F.conj(self))
 
 
+@composite(inplace=True)
+def multiply(self, other):
+    """self * other. Reference: torch.multiply."""
+    return F.mul(self, other)
+
+
+@composite(inplace=True)
+def subtract(self, other, *, alpha=1):
+    """self - alpha * other. Reference: torch.subtract."""
+    return F.sub(self, other, alpha=alpha)
+
+
 @elementwise(cuda="self / other", to_float=True, divert={"rounding_mode is not None": "div_rounded"})
-def div(self, other, *, rounding_mode: str = None):
+def div(self, other, *, rounding_mode: str | None = None):
     """self / other; integers are divided as the default float. `rounding_mode`: None, "trunc" or "floor". Reference: torch.div."""
     return np.true_divide(self, other)
 
 div.vjp(self=lambda grad, other: grad / F.conj(other),
         other=lambda grad, self, other: -grad * F.conj((self / other) / other))
+
+
+@elementwise(node="DivBackward2", method=False, function=False)
+def div_rounded(self, other, *, rounding_mode: str | None = None):
+    """self / other, rounded towards zero ("trunc") or down ("floor"); integers stay integers."""
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(f"div: expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}")
+    refuse("div", self, "bc")
+    _check_divisor("div", other)
+    if rounding_mode == "floor":
+        return np.floor_divide(self, other)
+    if self.dtype.kind not in "iu":
+        return np.trunc(self / other)
+    down = np.floor_divide(self, other)
+    return down + ((down < 0) & (down * other != self)).astype(down.dtype)
+
+div_rounded.vjp(self=lambda grad: F.no_gradient(grad), other=lambda grad: F.no_gradient(grad))
+
+
+@composite(inplace=True)
+def divide(self, other, *, rounding_mode=None):
+    """self / other. Reference: torch.divide."""
+    return F.div(self, other, rounding_mode=rounding_mode)
+
+
+@composite(inplace=True)
+def true_divide(self, other):
+    """self / other. Reference: torch.true_divide."""
+    return F.div(self, other)
+
+
+@composite(method=False, function=False)
+def rdiv(self, other):
+    """other / self for a number: two nodes, as PyTorch records it."""
+    return F.mul(F.reciprocal(self), other)
+
+
+@elementwise(node="torch::autograd::NotImplemented")
+def floor_divide(self, other):
+    """self / other rounded down; recorded, without a derivative, as in PyTorch.
+
+    Raises: RuntimeError for an integer divisor of 0 and for bool. Reference: torch.floor_divide.
+    """
+    refuse("floor_divide", self, "bc")
+    _check_divisor("floor_divide", other)
+    return np.floor_divide(self, other)
+
+floor_divide.vjp(self=lambda grad: F.not_differentiable(grad, "floor_divide"),
+                 other=lambda grad: F.not_differentiable(grad, "floor_divide"))
+
+
+@composite(method=False, function=False)
+def rfloordiv(self, other):
+    """other // self for a number."""
+    return F.floor_divide(other, self)
+
+
+@elementwise(node="RemainderBackward0", divert={NOT_NUMBER.format("other"): "remainder_tensors"})
+def remainder(self, other: Number):
+    """What a division rounded down leaves, with the divisor's sign. Raises RuntimeError for an integer 0. Reference: torch.remainder."""
+    self = beside(self, other)
+    refuse("remainder", self, "bc")
+    if self.dtype.kind in "iu" and other == 0:
+        raise _by_zero("remainder")
+    return np.remainder(self, other)
+
+remainder.vjp(self=lambda grad: grad)
+
+
+@elementwise(node="RemainderBackward1", method=False, function=False)
+def remainder_tensors(self, other):
+    """remainder of Tensors."""
+    refuse("remainder", self, "bc")
+    _check_divisor("remainder", other)
+    return np.remainder(self, other)
+
+remainder_tensors.vjp(self=lambda grad: grad,
+                      other=lambda grad, self, other: -grad * F.div_rounded(self, other, rounding_mode="floor"))
+
+
+@composite(method=False, function=False)
+def rremainder(self, other):
+    """other % self for a number."""
+    return F.remainder_tensors(other, self)
+
+
+@elementwise(node="FmodBackward0", divert={NOT_NUMBER.format("other"): "fmod_tensors"})
+def fmod(self, other: Number):
+    """What a division rounded towards zero leaves, with self's sign. Raises RuntimeError for an integer 0. Reference: torch.fmod."""
+    self = beside(self, other)
+    refuse("fmod", self, "bc")
+    if self.dtype.kind in "iu" and other == 0:
+        raise _by_zero("fmod")
+    return np.fmod(self, other)
+
+fmod.vjp(self=lambda grad: grad)
+
+
+@elementwise(node="FmodBackward1", method=False, function=False)
+def fmod_tensors(self, other):
+    """fmod of Tensors."""
+    refuse("fmod", self, "bc")
+    _check_divisor("fmod", other)
+    return np.fmod(self, other)
+
+fmod_tensors.vjp(self=lambda grad: grad, other=lambda grad, self, other: -grad * F.div_rounded(self, other, rounding_mode="trunc"))
 
 
 @elementwise(cuda="-self")
@@ -45,39 +269,192 @@ def neg(self):
 neg.vjp(self=lambda grad: -grad)
 
 
-@elementwise(cuda="exp(self)", to_float=True)
-def exp(self):
-    """e to the power of self. Reference: torch.exp."""
-    return np.exp(self)
-
-exp.vjp(self=lambda grad, result: grad * F.conj(result))
+@composite(inplace=True)
+def negative(self):
+    """-self. Reference: torch.negative."""
+    return F.neg(self)
 
 
-@elementwise(cuda="sin(self)", to_float=True)
-def sin(self):
-    """Sine. Reference: torch.sin."""
-    return np.sin(self)
-
-sin.vjp(self=lambda grad, self: grad * F.conj(F.cos(self)))
-
-
-@elementwise(cuda="cos(self)", to_float=True)
-def cos(self):
-    """Cosine. Reference: torch.cos."""
-    return np.cos(self)
-
-cos.vjp(self=lambda grad, self: -grad * F.conj(F.sin(self)))
+@composite
+def positive(self):
+    """self. Raises RuntimeError for bool. Reference: torch.positive."""
+    if self.dtype.kind == "b":
+        raise RuntimeError("positive: The `+` operator, on a bool tensor is not supported: convert it first, with .to(torch.int64)")
+    return self
 
 
-@elementwise(cuda="tanh(self)", to_float=True)
-def tanh(self):
-    """Hyperbolic tangent. Reference: torch.tanh."""
-    return np.tanh(self)
+@elementwise(cuda="abs(self)")
+def abs(self):
+    """The absolute value; of complex numbers real. Reference: torch.abs."""
+    return np.absolute(self)
 
-tanh.vjp(self=lambda grad, result: grad * F.conj(1 - result * result))
+abs.vjp(self=lambda grad, self: grad * F.sgn(self))
 
 
-@elementwise(cuda="conj(self)")
+@composite(inplace=True)
+def absolute(self):
+    """The absolute value. Reference: torch.absolute."""
+    return F.abs(self)
+
+
+@elementwise(cuda="T(1) / self", to_float=True)
+def reciprocal(self):
+    """1 / self; integers become the default float. Reference: torch.reciprocal."""
+    return np.reciprocal(self)
+
+reciprocal.vjp(self=lambda grad, result: -grad * F.conj(result * result))
+
+
+@elementwise()
+def sign(self):
+    """-1, 0 or 1. Raises RuntimeError for complex: see sgn. Reference: torch.sign."""
+    refuse("sign", self, "c")
+    return self if self.dtype.kind == "b" else np.greater(self, 0).astype(self.dtype) - np.less(self, 0).astype(self.dtype)
+
+sign.vjp(self=lambda grad: F.no_gradient(grad))
+
+
+@elementwise()
+def sgn(self):
+    """self / |self|, and 0 at 0. Reference: torch.sgn."""
+    return np.sign(self) if self.dtype.kind == "c" else F.sign(self)
+
+sgn.vjp(self=lambda grad, self, result: F.sgn_grad(grad, self, result))
+
+
+@composite(method=False, function=False)
+def sgn_grad(grad, self, result):
+    """Across the circle nothing changes; along it, as much as 1 / |self|."""
+    if self.dtype.kind != "c":
+        return F.no_gradient(grad)
+    along = grad - result * F.real(F.conj(result) * grad)
+    return F.where(self == 0, 0, along / F.abs(self))
+
+
+@elementwise()
+def copysign(self, other):
+    """|self| with other's sign; integers become the default float. Reference: torch.copysign."""
+    if self.dtype.kind in "biu":
+        self, other = self.astype(_dtype.default()), other.astype(_dtype.default())
+    return np.copysign(self, other)
+
+copysign.vjp(self=lambda grad, self, result: F.where(self == 0, 0, grad * (F.sign(self) * F.sign(result))),
+             other=lambda grad: F.no_gradient(grad))
+
+
+# --------------------------------------------------------------------------------------------- several operations in one
+
+@elementwise(divert={"isinstance(weight, Tensor)": "lerp_tensors"})
+def lerp(self, end, weight: Number):
+    """self + weight * (end - self), exact at both ends. Reference: torch.lerp."""
+    refuse("lerp", self, "biu")
+    _check_alpha("lerp", weight, self)
+    return self + weight * (end - self) if (weight * weight.conjugate()).real < 0.25 else end - (end - self) * (1 - weight)
+
+lerp.vjp(self=lambda grad, weight: F.times_conj(grad, 1 - weight), end=lambda grad, weight: F.times_conj(grad, weight))
+
+
+@elementwise(node="LerpBackward1", method=False, function=False)
+def lerp_tensors(self, end, weight):
+    """lerp with a Tensor as the weight."""
+    refuse("lerp", self, "biu")
+    return np.where(np.absolute(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
+
+lerp_tensors.vjp(self=lambda grad, weight: grad * F.conj(1 - weight), end=lambda grad, weight: grad * F.conj(weight),
+                 weight=lambda grad, self, end: grad * F.conj(end - self))
+
+
+@elementwise()
+def addcmul(self, tensor1, tensor2, *, value: Number = 1):
+    """self + value * tensor1 * tensor2. Raises RuntimeError for a fractional value with integers. Reference: torch.addcmul."""
+    _check_alpha("addcmul", value, self)
+    return self + value * tensor1 * tensor2
+
+addcmul.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad * F.conj(tensor2), value),
+            tensor2=lambda grad, tensor1, value: F.times_conj(grad * F.conj(tensor1), value))
+
+
+@elementwise()
+def addcdiv(self, tensor1, tensor2, *, value: Number = 1):
+    """self + value * tensor1 / tensor2. Raises RuntimeError for integers. Reference: torch.addcdiv."""
+    if self.dtype.kind in "biu":
+        raise RuntimeError(f"addcdiv: Integer division with addcdiv is not supported, got {_dtype.of(self.dtype)}: convert the tensors to "
+                           f"a floating dtype, or use self + value * torch.trunc(tensor1 / tensor2)")
+    _check_alpha("addcdiv", value, self)
+    return self + value * (tensor1 / tensor2)
+
+addcdiv.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad / F.conj(tensor2), value),
+            tensor2=lambda grad, tensor1, tensor2, value: F.times_conj(-grad * F.conj((tensor1 / tensor2) / tensor2), value))
+
+
+# -------------------------------------------------------------------------------------------------------------- rounding
+
+def _rounded(name, ufunc, array):
+    """A rounding function on floating arrays; integers are what they are."""
+    refuse(name, array, "bc")
+    return array if array.dtype.kind in "iu" else ufunc(array)
+
+
+@elementwise(cuda="floor(self)")
+def floor(self):
+    """The largest integer not above self. Reference: torch.floor."""
+    return _rounded("floor", np.floor, self)
+
+floor.vjp(self=lambda grad: F.no_gradient(grad))
+
+
+@elementwise(cuda="ceil(self)")
+def ceil(self):
+    """The smallest integer not below self. Reference: torch.ceil."""
+    return _rounded("ceil", np.ceil, self)
+
+ceil.vjp(self=lambda grad: F.no_gradient(grad))
+
+
+@elementwise(cuda="trunc(self)")
+def trunc(self):
+    """self without its fraction. Reference: torch.trunc."""
+    return _rounded("trunc", np.trunc, self)
+
+trunc.vjp(self=lambda grad: F.no_gradient(grad))
+
+
+@composite(inplace=True)
+def fix(self):
+    """self without its fraction. Reference: torch.fix."""
+    return F.trunc(self)
+
+
+@elementwise(cuda="rint(self)", divert={"decimals is not None": "round_decimals"})
+def round(self, *, decimals: int | None = None):
+    """The nearest integer, halves to the even one; or the nearest multiple of 10 ** -decimals. Reference: torch.round."""
+    return _rounded("round", np.rint, self)
+
+round.vjp(self=lambda grad: F.no_gradient(grad))
+
+
+@elementwise(node="RoundBackward1", method=False, function=False)
+def round_decimals(self, *, decimals: int):
+    """round with decimals given, also 0."""
+    refuse("round", self, "biuc")
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    return np.rint(self * scale) / scale if decimals > 0 else np.rint(self / scale) * scale
+
+round_decimals.vjp(self=lambda grad: F.no_gradient(grad))
+
+
+@elementwise()
+def frac(self):
+    """The fraction, with self's sign. Reference: torch.frac."""
+    refuse("frac", self, "biuc")
+    return self - np.trunc(self)
+
+frac.vjp(self=lambda grad: grad)
+
+
+# --------------------------------------------------------------------------------------------------------- complex parts
+
+@elementwise(cuda="conj(self)", inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
 def conj(self):
     """The complex conjugate; a real tensor as it is. Reference: torch.conj."""
     return np.conjugate(self) if self.dtype.kind == "c" else self
@@ -85,19 +462,106 @@ def conj(self):
 conj.vjp(self=lambda grad: F.conj(grad))
 
 
-@elementwise(node="Pow", digit=lambda: 0)
-def pow_scalar(self, exponent: Number):
-    """self ** exponent with a number as the exponent."""
-    return np.multiply(self, self) if exponent == 2 else np.power(self, exponent)
+@composite(method=False, function=False)
+def as_is(self):
+    """The tensor itself."""
+    return self
 
-pow_scalar.vjp(self=lambda grad, self, exponent: F.pow_scalar_grad(grad, self, exponent))
+
+@elementwise(cuda="conj(self)", divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
+def conj_physical(self):
+    """The complex conjugate. Reference: torch.conj_physical."""
+    return np.conjugate(self) if self.dtype.kind == "c" else self
+
+conj_physical.vjp(self=lambda grad: F.conj(grad))
 
 
 @composite
-def pow_scalar_grad(grad, self, exponent):
-    """The derivative of self ** exponent: 0 where the exponent is 0, also at 0."""
-    if exponent == 2:
-        return grad * (F.conj(self) * 2)
-    if exponent == 0:
-        return F.zeros_like(self)
-    return grad * F.conj(exponent * F.pow_scalar(self, exponent - 1))
+def resolve_conj(self):
+    """The tensor itself: conjugates are computed at once here. Reference: torch.resolve_conj."""
+    return self
+
+
+@composite
+def resolve_neg(self):
+    """The tensor itself: negatives are computed at once here. Reference: torch.resolve_neg."""
+    return self
+
+
+@view(method=False)
+def view_as_real(self):
+    """A view of a complex tensor as real, its parts in a new last dimension. Reference: torch.view_as_real."""
+    if self.dtype.kind != "c":
+        raise RuntimeError(f"view_as_real: is only supported for complex tensors, got {_dtype.of(self.dtype)}")
+    return np.lib.stride_tricks.as_strided(self.real, (*self.shape, 2), (*self.strides, self.itemsize // 2))
+
+view_as_real.vjp(self=lambda grad: F.complex(F.select(grad, -1, 0), F.select(grad, -1, 1)))
+
+
+@view(method=False)
+def view_as_complex(self):
+    """A view of pairs in the last dimension as complex numbers. Reference: torch.view_as_complex."""
+    if self.dtype.kind != "f" or self.itemsize < 4:
+        raise RuntimeError(f"view_as_complex: is only supported for floating tensors of 32 or 64 bits, got {_dtype.of(self.dtype)}")
+    if not self.ndim or self.shape[-1] != 2:
+        raise RuntimeError(f"view_as_complex: Tensor must have a last dimension of size 2, got shape {self.shape}")
+    if self.strides[-1] != self.itemsize or any(s % (2 * self.itemsize) for s in self.strides[:-1]):
+        raise RuntimeError(f"view_as_complex: Tensor must have a last dimension with stride 1, and even strides else, got "
+                           f"{[s // self.itemsize for s in self.strides]}: call contiguous() first")
+    return self.view(np.result_type(self.dtype, np.complex64))[..., 0]
+
+view_as_complex.vjp(self=lambda grad: F.view_as_real(grad))
+
+
+@composite
+def real(self):
+    """The real part, as a view; a real tensor as it is. Reference: torch.real."""
+    return F.select(F.view_as_real(self), -1, 0) if self.dtype.kind == "c" else self
+
+
+@composite
+def imag(self):
+    """The imaginary part, as a view. Raises RuntimeError for a real tensor. Reference: torch.imag."""
+    if self.dtype.kind != "c":
+        raise RuntimeError("imag: is not implemented for tensors with non-complex dtypes: a real tensor has no imaginary part")
+    return F.select(F.view_as_real(self), -1, 1)
+
+
+@elementwise(method=False, inplace=False)
+def complex(real, imag):
+    """real + imag * i. Reference: torch.complex."""
+    if real.dtype.kind != "f":
+        raise RuntimeError(f"complex: Expected both inputs to be Half, Float or Double tensors but got {_dtype.of(real.dtype)}")
+    real, imag = np.broadcast_arrays(real, imag)
+    out = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    out.real, out.imag = real, imag
+    return out
+
+complex.vjp(real=lambda grad: F.real(grad), imag=lambda grad: F.imag(grad))
+
+
+@elementwise(method=False, inplace=False)
+def polar(abs, angle):
+    """The complex number of a radius and an angle. Reference: torch.polar."""
+    return F.complex(abs * np.cos(angle), abs * np.sin(angle))
+
+polar.vjp(abs=lambda grad, angle: F.real(grad * F.conj(F.complex(F.cos(angle), F.sin(angle)))),
+          angle=lambda grad, result: F.real(grad * F.conj(result) * -1j))
+
+
+@elementwise(inplace=False, to_float=True)
+def angle(self):
+    """The angle of a complex number; of real ones 0 or pi. Reference: torch.angle."""
+    if self.dtype.kind == "c":
+        return np.arctan2(self.imag, self.real)
+    return np.where(np.isnan(self), self, np.where(self < 0, self.dtype.type(math.pi), self.dtype.type(0)))
+
+angle.vjp(self=lambda grad, self: F.angle_grad(grad, self))
+
+
+@composite(method=False, function=False)
+def angle_grad(grad, self):
+    """The turn across the radius; zero at 0 and for real numbers."""
+    if self.dtype.kind != "c":
+        return F.no_gradient(grad)
+    return F.where(self == 0, 0, grad * 1j / F.conj(self))

@@ -1,1 +1,338 @@
-"""Indexing, gathering, joining."""
+"""Indexing: x[key] read and written, and what is written over whole tensors."""
+from __future__ import annotations
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.shape import ALL, numpy
+
+# ------------------------------------------------------------------------------------------------------------- adding at a key
+
+@composite(method=False, function=False)
+def accumulate(out, key, values):
+    """Add values to the elements of an array that a key names; one that it names several times gets them all.
+
+    np.add.at does that at a hundredth of the speed of an ordinary sum, so it is left what nothing else can do.
+    """
+    arrays = [k for k in key if k is not ALL]
+    if all([k.dtype.kind == "b" for k in arrays]):
+        out[key] += values                   # a mask names nothing twice
+        return
+    if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
+        wide = np.zeros(out.shape, np.float32)
+        F.accumulate(wide, key, values.astype(np.float32))
+        out[...] = out.astype(np.float32) + wide
+        return
+    if np is not numpy or any([k.dtype.kind == "b" for k in arrays]) or out.dtype.kind == "b":
+        np.add.at(out, key, values)
+        return
+    places = [i for i, k in enumerate(key) if k is not ALL]
+    m = len(places)
+    size = np.broadcast_shapes(*[k.shape for k in arrays])
+    if places[-1] >= m or not out.flags.c_contiguous:      # bring the indexed dimensions to the front
+        others = [d for d in range(out.ndim) if d not in places]
+        moved = out.transpose(places + others)
+        work = moved.copy("C")
+        if places[-1] - places[0] == m - 1:
+            first, k = places[0], len(size)
+            full = (*[out.shape[d] for d in others[:first]], *size, *[out.shape[d] for d in others[first:]])
+            values = np.broadcast_to(values, full)
+            values = values.transpose([*range(first, first + k), *range(first), *range(first + k, len(full))])
+        F.accumulate(work, tuple(arrays), values)
+        moved[...] = work
+        return
+    flat = 0
+    for k, n in zip(arrays, out.shape, strict=False):
+        if k.size and (int(k.min()) < -n or int(k.max()) >= n):
+            raise IndexError(f"index {int(k.min()) if int(k.min()) < -n else int(k.max())} is out of bounds for dimension with size {n}")
+        flat = flat * n + np.where(k < 0, k + n, k)
+    flat = np.broadcast_to(flat, size)
+    rest = out.shape[m:]
+    values = np.broadcast_to(values, (*size, *rest))
+    count = flat.size
+    if not count or not values.size:
+        return
+    flat = flat.reshape(-1)
+    rows = out.reshape((-1, values.size // count))
+    values = values.reshape((count, -1))
+    if rows.shape[1] == 1 and out.dtype.kind in "fc":
+        into, values = rows[:, 0], values[:, 0]
+        if out.dtype.kind == "c":
+            into.real += np.bincount(flat, values.real, len(into))
+            into.imag += np.bincount(flat, values.imag, len(into))
+        else:
+            np.add(into, np.bincount(flat, values, len(into)), out=into, casting="same_kind")
+        return
+    order = flat.argsort(kind="stable")
+    flat = flat[order]
+    starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
+    rows[flat[starts]] += np.add.reduceat(values[order], starts, 0) if len(starts) < count else values[order]
+
+
+def _key(indices, places):
+    """The key of an array that puts each index at its place among full slices."""
+    if places is None:
+        return tuple(indices)
+    key = [ALL] * (max(places) + 1)
+    for place, index in zip(places, indices, strict=True):
+        key[place] = index
+    return tuple(key)
+
+
+@op(method=False, function=False)
+def index(self, indices: Sequence[Tensor], places: Dims):
+    """The elements at index tensors or masks, which stand at `places` among full slices."""
+    return self[_key(indices, places)]
+
+index.vjp(self=lambda grad, indices, places, self_shape: F.index_backward(grad, indices, places, self_shape))
+
+
+@op(node="IndexPutBackward0", method=False, function=False)
+def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_sizes: Size):
+    """Zeros but for the elements that index takes, which get the sum of what arrives for them."""
+    made = np.zeros(input_sizes, grad_output.dtype)
+    F.accumulate(made, _key(indices, places), grad_output)
+    return made
+
+index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
+
+
+@op(inplace=True)
+def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
+    """A copy with values at index tensors or masks, added to what was there if `accumulate`.
+
+    Raises: IndexError for an index out of range, RuntimeError for values of another dtype or a shape that does not fit.
+    Reference: torch.index_put.
+    """
+    if self.dtype != values.dtype:
+        raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for the "
+                           f"destination and {_dtype.of(values.dtype)} for the source.")
+    out = self.copy()
+    key = _key(indices, places)
+    try:
+        if accumulate:
+            F.accumulate(out, key, values)
+        else:
+            out[key] = values
+    except ValueError as error:
+        raise RuntimeError(f"index_put: shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to the indexing "
+                           f"result: {error}") from None
+    return out
+
+index_put.vjp(self=lambda grad, indices, accumulate, places: F.index_put_kept(grad, indices, accumulate, places),
+              values=lambda grad, indices, places: F.index(grad, indices, places))
+
+
+@composite(method=False, function=False)
+def index_put_kept(grad, indices, accumulate, places):
+    """The gradient of what index_put leaves."""
+    return grad if accumulate else F.index_clear(grad, indices, places)
+
+
+@op(node="IndexPutBackward0", method=False, function=False)
+def index_clear(self, indices: Sequence[Tensor], places: Dims):
+    """A copy with zeros at index tensors or masks."""
+    out = self.copy()
+    out[_key(indices, places)] = 0
+    return out
+
+index_clear.vjp(self=lambda grad, indices, places: F.index_clear(grad, indices, places))
+
+
+# ---------------------------------------------------------------------------------------------------------------------- x[key]
+
+@composite(method=False, function=False)
+def getitem(input, key):
+    """x[key]: integers, slices, ..., None, and index tensors, masks, arrays or lists; a view unless the latter occur."""
+    kind = type(key)
+    if kind is int:
+        return F.select(input, 0, key)
+    if kind is slice and input.ndim:
+        return F.slice(input, 0, key.start, key.stop, 1 if key.step is None else key.step)
+    part, indices, places = _basic(input, key)
+    if indices:
+        return F.index(part, indices, places)
+    return F.alias(part) if part is input else part
+
+
+_SEQUENCE = (Tensor, list, tuple, slice, type(None), type(...), np.ndarray)
+
+
+def _basic(input, key):
+    """What the integers, slices, ... and None in a key take, and the index tensors left to apply, with their places."""
+    if type(key) is list and len(key) < 32 and any([isinstance(k, _SEQUENCE) for k in key]):
+        key = tuple(key)                     # as PyTorch reads a list of more than numbers
+    keys = [_as_index(input, k) for k in (key if type(key) is tuple else (key,))]
+    used = 0
+    for k in keys:
+        if k is not None and k is not ... and type(k) is not bool:
+            used += k.ndim if isinstance(k, Tensor) and k._array.dtype.kind == "b" else 1
+    ndim = input.ndim
+    if used > ndim:
+        if not ndim and len(keys) == 1:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number")
+        raise IndexError(f"too many indices for tensor of dimension {ndim}: {used} are given")
+    part, indices, places, entries, dim, left = input, [], [], 0, 0, ndim - used
+    for k in keys:
+        kind = type(k)
+        if kind is int:
+            part = F.select(part, dim, k)
+            continue
+        if kind is slice:
+            if k != ALL:
+                part = F.slice(part, dim, k.start, k.stop, 1 if k.step is None else k.step)
+        elif k is ...:
+            dim, entries, left = dim + left, entries + left, 0
+            continue
+        elif k is None:
+            part = F.unsqueeze(part, dim)
+        else:
+            if kind is bool:
+                part, k = F.unsqueeze(part, dim), wrap(_device.xp(part._array).full((1,), k))
+            elif not k.ndim:
+                part, k = F.unsqueeze(part, dim), wrap(k._array.reshape((1,)))
+            else:
+                _check_mask(part, k, dim)
+            indices.append(k)
+            places.append(entries)
+            dim += k.ndim - 1 if k._array.dtype.kind == "b" else 0
+        dim, entries = dim + 1, entries + 1
+    return part, indices, tuple(places)
+
+
+def _check_mask(part, k, dim):
+    if k._array.dtype.kind == "b":
+        shape = tuple(part.shape)
+        for i, n in enumerate(k._array.shape):
+            if shape[dim + i] != n:
+                raise IndexError(f"The shape of the mask {list(k._array.shape)} at index {i} does not match the shape of the indexed tensor "
+                                 f"{list(shape)} at index {dim + i}")
+
+
+def _as_index(input, k):
+    """One part of a key: an int, slice, bool, None, ... or a Tensor on input's device that is not a single integer."""
+    kind = type(k)
+    if kind is int or kind is slice or k is None or k is ... or kind is bool:
+        return k
+    if isinstance(k, Tensor):
+        a = k._array
+        if a.dtype.kind not in "bu" and a.dtype not in (np.int64, np.int32) or a.dtype.kind == "u" and a.dtype != np.uint8:
+            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {k.dtype}")
+        if a.dtype == np.uint8:
+            k = wrap(a.astype(bool))         # as PyTorch takes it
+        elif a.ndim == 0 and a.dtype.kind == "i":
+            return int(a)
+    elif isinstance(k, np.generic):
+        if k.dtype.kind not in "biu":
+            raise IndexError(f"only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got "
+                             f"{kind.__name__})")
+        return k.item()
+    elif _device.is_array(k) or isinstance(k, (list, tuple, range)):
+        array = k if _device.is_array(k) else np.array([x.item() if isinstance(x, Tensor) and not x.ndim else x for x in k])
+        if not array.size and not _device.is_array(k):
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "biu":
+            if array.dtype.kind in "OSU":
+                raise TypeError(f"new(): invalid data in an index: {k!r:.80}")
+            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}")
+        if array.ndim == 0 and array.dtype.kind != "b":
+            return int(array)
+        k = wrap(array)
+    elif hasattr(k, "__index__"):
+        return k.__index__()
+    elif isinstance(k, str):
+        raise TypeError(f"new(): invalid data type 'str' for an index: {k!r:.80}")
+    else:
+        raise IndexError(f"only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got "
+                         f"{kind.__name__})")
+    where = input.device
+    return k if k.device == where else F.to(k, device=where)
+
+
+@composite(method=False, function=False)
+def setitem(input, key, value):
+    """x[key] = value: a number, or a Tensor or array that can be broadcast to x[key]."""
+    part, indices, places = _basic(input, key)
+    dtype = part._array.dtype
+    if not isinstance(value, Tensor):
+        if isinstance(value, complex) and dtype.kind != "c":
+            raise RuntimeError(f"value cannot be converted to type {_dtype.of(dtype)} without overflow: {value}")
+        if not isinstance(value, (int, float, complex, np.generic)) and not _device.is_array(value):
+            raise TypeError(f"can't assign a {type(value).__name__} to a Tensor of {_dtype.of(dtype)}; give a number, a Tensor or an array")
+        value = wrap(_device.copy(np.asarray(value).astype(dtype) if not _device.is_array(value) else value.astype(dtype), input.device))
+        if part is input and not indices and not value.ndim:
+            input.fill_(value)
+            return
+    elif value.device != input.device and not value.ndim:
+        value = F.to(value, device=input.device)
+    shape = tuple(value.shape)
+    if shape[:1] == (1,) and (indices or shape != tuple(part.shape)):
+        ones = 0
+        while ones < len(shape) and shape[ones] == 1:
+            ones += 1
+        value = F.reshape(value, shape[ones:])
+    if indices:
+        part.index_put_(indices, value, False, places=places)
+    else:
+        part.copy_(value)
+
+
+# ------------------------------------------------------------------------------------------------------- what is written over
+
+@op(node="CopyBackwards", method=False, function=False, inplace="only", may_be_integer=True,
+    divert={"type(getattr(src, '_array', None)) is not type(input._array)": "copy_across"})
+def copy(self, src, non_blocking: bool = False):
+    """src's values, broadcast, in self's shape and dtype: copy_ writes them. Reference: torch.Tensor.copy_."""
+    if src.shape != self.shape:
+        try:
+            src = np.broadcast_to(src, self.shape)
+        except ValueError:
+            raise RuntimeError(f"copy_: The expanded size of the tensor {list(self.shape)} must match the existing size {list(src.shape)} of "
+                               f"src, or src be broadcast to it") from None
+    if src.dtype is self.dtype:
+        return src
+    return (src.real if src.dtype.kind == "c" and self.dtype.kind not in "cb" else src).astype(self.dtype)
+
+copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
+
+
+@composite(method=False, function=False)
+def copy_across(input, src, non_blocking=False):
+    """copy from an array, or from another device."""
+    if not isinstance(src, Tensor):
+        if not _device.is_array(src):
+            raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+        src = wrap(src)
+    return F.copy(input, F.to(src, device=input.device))
+
+
+@op(node="ZeroBackward0", method=False, function=False, inplace="only")
+def zero(self):
+    """Zeros in self's shape and dtype: zero_ writes them. Reference: torch.Tensor.zero_."""
+    return np.zeros(self.shape, self.dtype)
+
+zero.vjp(self=lambda grad: F.zero(grad))
+
+
+@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_tensor"})
+def fill(self, value: Number):
+    """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
+    if isinstance(value, complex) and self.dtype.kind != "c":
+        raise RuntimeError(f"fill: value cannot be converted to dtype {_dtype.of(self.dtype)} without overflow: {value}")
+    return np.full(self.shape, value, self.dtype)
+
+fill.vjp(self=lambda grad: F.zero(grad))
+
+
+@op(node="FillBackward3", method=False, function=False)
+def fill_tensor(self, value):
+    """The value of a 0-d tensor everywhere."""
+    if value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    return np.broadcast_to(value.astype(self.dtype), self.shape).copy()
+
+fill_tensor.vjp(self=lambda grad: F.zero(grad), value=lambda grad: F.sum(grad))

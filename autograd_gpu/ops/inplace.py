@@ -11,6 +11,8 @@ from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.ops.namespace import REGISTRY
+from autograd_gpu.ops.op import Composite
 from autograd_gpu.ops.views import refresh, set_history
 
 
@@ -34,7 +36,7 @@ def check_writable(t: Tensor, name: str) -> None:
                                    f"function that returns multiple views, whose gradients could no longer be told apart: "
                                    f"write to a clone()")
     array = t._array
-    if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+    if array.size and any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
@@ -51,11 +53,12 @@ def written(t: Tensor, data) -> None:
 def inplace(op):
     """The in-place form of an op: op_(self, ...) -> self."""
     title = op.name + "_"
+    keeps = _may_save_self(op)
 
     def function(input, *args, **kwargs):
         check_writable(input, title)
         recording = local.state.enabled
-        source = _source(input, recording and "self" in getattr(op, "saved_inputs", ()))
+        source = _source(input, recording and keeps)
         out = op.function(source, *args, **kwargs)
         data = out._array
         if data.shape != input._array.shape:
@@ -73,6 +76,11 @@ def inplace(op):
     function.__name__ = function.__qualname__ = title
     function.__doc__ = f"In-place form of {op.name}. Raises RuntimeError where the tensor may not be written to.\n\n{op.body.__doc__}"
     return function
+
+
+def _may_save_self(op):
+    """Whether an op, or one that its calls are passed on to, may save its first input, which is about to be overwritten."""
+    return isinstance(op, Composite) or "self" in op.saved_inputs or any(_may_save_self(REGISTRY[name]) for name in op.divert.values())
 
 
 def _source(t: Tensor, copy):

@@ -3,29 +3,475 @@ from __future__ import annotations
 
 import numpy as np
 
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 
 
+def _check_dtypes(name, *arrays):
+    """Raises RuntimeError unless the arrays are of one dtype of which there are products."""
+    first = arrays[0].dtype
+    for a in arrays[1:]:
+        if a.dtype != first:
+            raise RuntimeError(f"{name}: expected operands to have the same dtype, but got {_dtype.of(first)} and {_dtype.of(a.dtype)}: "
+                               f"convert one of them with .to()")
+    if first.kind == "b":
+        raise NotImplementedError(f"{name}: not implemented for dtype torch.bool; convert the operands with .to()")
+
+
+@composite(method=False, function=False)
+def product(x, y):
+    """The matrix product of arrays of one dtype, half precision added up in float32."""
+    if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
+        return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+    return np.matmul(x, y)
+
+
+@composite(method=False, function=False)
+def scaled(x, factor):
+    """x times a number, x itself for 1."""
+    return x if factor == 1 else x * factor
+
+
+@composite(method=False, function=False)
+def scaled_back(grad, factor):
+    """The gradient of x times a number."""
+    return grad if factor == 1 else grad * (factor.conjugate() if isinstance(factor, complex) else factor)
+
+
+# ------------------------------------------------------------------------------------------------------------------ the products
+
 @op()
 def mm(self, mat2):
-    return np.matmul(self, mat2)
+    """The product of two matrices. Raises RuntimeError for other shapes or different dtypes. Reference: torch.mm."""
+    if self.dtype is mat2.dtype and self.ndim == 2 and mat2.ndim == 2 and self.itemsize > 2:
+        try:
+            return self.dot(mat2)            # a third faster than np.matmul on small matrices
+        except ValueError:
+            pass
+    if self.ndim != 2 or mat2.ndim != 2:
+        raise RuntimeError(f"mm: both operands must be matrices, got shapes {self.shape} and {mat2.shape}; matmul takes others")
+    if self.shape[1] != mat2.shape[0]:
+        raise RuntimeError(f"mm: mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and "
+                           f"{mat2.shape[0]}x{mat2.shape[1]}): transpose one of them if it is stored the other way round")
+    _check_dtypes("mm", self, mat2)
+    return F.product(self, mat2)
 
 mm.vjp(self=lambda grad, mat2: F.mm(grad, F.conj(F.t(mat2))), mat2=lambda grad, self: F.mm(F.conj(F.t(self)), grad))
 
 
 @op()
 def mv(self, vec):
-    return np.matmul(self, vec)
+    """The product of a matrix and a vector. Raises RuntimeError for other shapes or different dtypes. Reference: torch.mv."""
+    if self.dtype is vec.dtype and self.ndim == 2 and vec.ndim == 1 and self.itemsize > 2:
+        try:
+            return self.dot(vec)
+        except ValueError:
+            pass
+    if self.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"mv: vector + matrix @ vector expected, got shapes {self.shape} and {vec.shape}")
+    if self.shape[1] != vec.shape[0]:
+        raise RuntimeError(f"mv: size mismatch, got shapes {self.shape} and {vec.shape}: the vector needs {self.shape[1]} elements")
+    _check_dtypes("mv", self, vec)
+    return F.product(self, vec)
 
 mv.vjp(self=lambda grad, vec: F.outer(grad, F.conj(vec)), vec=lambda grad, self: F.mv(F.conj(F.t(self)), grad))
 
 
-@composite
-def outer(self, vec2):
-    return F.reshape(self, (-1, 1)) * vec2
+def _check_vectors(name, x, y):
+    if x.ndim != 1 or y.ndim != 1:
+        raise RuntimeError(f"{name}: 1D tensors expected, but got {x.ndim}D and {y.ndim}D tensors of shapes {x.shape} and {y.shape}")
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"{name}: expected both vectors to have same dtype, but found {_dtype.of(x.dtype)} and {_dtype.of(y.dtype)}")
+    if x.shape != y.shape:
+        raise RuntimeError(f"{name}: inconsistent tensor size, expected both shapes to be the same, but got {x.shape} and {y.shape}")
+    _check_dtypes(name, x)
+
+
+@op()
+def dot(self, tensor):
+    """The sum of the products of two vectors' elements. Raises RuntimeError for other shapes. Reference: torch.dot."""
+    _check_vectors("dot", self, tensor)
+    return F.product(self, tensor)
+
+dot.vjp(self=lambda grad, tensor: grad * F.conj(tensor), tensor=lambda grad, self: grad * F.conj(self))
+
+
+@op()
+def vdot(self, other):
+    """dot with the first vector conjugated. Reference: torch.vdot."""
+    _check_vectors("vdot", self, other)
+    return F.product(np.conjugate(self), other)
+
+vdot.vjp(self=lambda grad, other: F.conj(grad) * other, other=lambda grad, self: grad * self)
+
+
+@op()
+def bmm(self, mat2):
+    """The products of matrices pair by pair. Raises RuntimeError for other shapes or different dtypes. Reference: torch.bmm."""
+    if self.ndim != 3 or mat2.ndim != 3:
+        raise RuntimeError(f"bmm: batch1 and batch2 must be 3D tensors, got shapes {self.shape} and {mat2.shape}")
+    if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
+        raise RuntimeError(f"bmm: shapes {self.shape} and {mat2.shape} do not fit: Expected size for first two dimensions of batch2 tensor "
+                           f"to be: [{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}]")
+    _check_dtypes("bmm", self, mat2)
+    return F.product(self, mat2)
+
+bmm.vjp(self=lambda grad, mat2: F.bmm(grad, F.conj(F.transpose(mat2, 1, 2))),
+        mat2=lambda grad, self: F.bmm(F.conj(F.transpose(self, 1, 2)), grad))
 
 
 @composite
-def matmul(self, other):
-    return F.mv(self, other) if other.ndim == 1 else F.mm(self, other)
+def outer(input, vec2):
+    """The products of each element of a vector with each of another. Raises RuntimeError for other shapes. Reference: torch.outer."""
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f"outer: Expected 1-D arguments, but got {input.ndim}-D and {vec2.ndim}-D")
+    return F.reshape(input, (-1, 1)) * vec2
+
+
+@composite
+def ger(input, vec2):
+    """outer under another name. Reference: torch.ger."""
+    return F.outer(input, vec2)
+
+
+@composite
+def matmul(input, other):
+    """The matrix product, of vectors, matrices or broadcast batches of them; PyTorch's graph of mm, mv, dot or bmm with views.
+
+    Raises: RuntimeError for shapes that do not fit or different dtypes. Reference: torch.matmul.
+    """
+    if not isinstance(other, Tensor):
+        if not isinstance(input, Tensor):
+            return F.product(input, other)
+        return NotImplemented
+    m, n = input.ndim, other.ndim
+    if m == 2:
+        if n == 2:
+            return F.mm(input, other)
+        if n == 1:
+            return F.mv(input, other)
+    if m == 1 and n == 1:
+        return F.dot(input, other)
+    if m == 0 or n == 0:
+        raise RuntimeError(f"matmul: both arguments to matmul need to be at least 1D, but they are {m}D and {n}D: shapes "
+                           f"{tuple(input.shape)} and {tuple(other.shape)}")
+    if m == 1 and n == 2:
+        return F.squeeze_product(F.mm(F.unsqueeze(input, 0), other), 0)
+    if m >= 3 and n <= 2:
+        return _folded(input, other)
+    if n >= 3 and m <= 2 and (m == 1 or input.requires_grad):
+        made = _folded(F.transpose(other, -1, -2), F.t(input))
+        return made if m == 1 else F.contiguous(F.transpose(made, -1, -2))
+    return _batched(input, other)
+
+
+def _folded(input, other):
+    """A batch times one matrix or vector: one product over all the batch's rows."""
+    shape = tuple(input.shape)
+    rows = 1
+    for k in shape[:-1]:
+        rows *= k
+    if other.ndim == 1:
+        return F.unsafe_view(F.mv(F.reshape(input, (rows, shape[-1])), other), shape[:-1])
+    return F.unsafe_view(F.mm(F.reshape(input, (rows, shape[-1])), other), (*shape[:-1], other.shape[-1]))
+
+
+def _batched(input, other):
+    if input.ndim == 1:
+        return F.squeeze_product(_batched(F.unsqueeze(input, 0), other), -2)
+    x, y = tuple(input.shape), tuple(other.shape)
+    batch = F.broadcast_shapes(x[:-2], y[:-2])
+    count = 1
+    for k in batch:
+        count *= k
+    left = F.reshape(F.expand(input, (*batch, *x[-2:])), (count, *x[-2:]))
+    right = F.reshape(F.expand(other, (*batch, *y[-2:])), (count, *y[-2:]))
+    return F.unsafe_view(F.bmm(left, right), (*batch, x[-2], y[-1]))
+
+
+@composite(method=False, function=False)
+def rmatmul(input, other):
+    """other @ input."""
+    return F.matmul(other, input) if isinstance(other, Tensor) else NotImplemented
+
+
+@composite
+def inner(input, other):
+    """The products of the last dimensions, summed. Reference: torch.inner."""
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(f"inner() the last dimension must match on both input tensors but got shapes {tuple(input.shape)} and "
+                           f"{tuple(other.shape)}")
+    return F.tensordot(input, other, ([-1], [-1]))
+
+
+@composite(method=False)
+def tensordot(a, b, dims=2):
+    """The products of two tensors summed over pairs of dimensions: so many last and first ones, or two lists. Reference: torch.tensordot."""
+    dims = dims.tolist() if isinstance(dims, Tensor) else dims
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        dims = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    left, right = [(d,) if isinstance(d, int) else d for d in dims]
+    left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
+    x, y = tuple(a.shape), tuple(b.shape)
+    if len(left) != len(right):
+        raise RuntimeError(f"tensordot: both dimension lists should have same length, got {left} and {right}")
+    for i, j in zip(left, right, strict=True):
+        if x[i] != y[j]:
+            raise RuntimeError(f"tensordot: contracted dimensions need to match, but first has size {x[i]} in dim {i} and second has size "
+                               f"{y[j]} in dim {j}: shapes {x} and {y}")
+    rows, columns = [d for d in range(a.ndim) if d not in left], [d for d in range(b.ndim) if d not in right]
+    k = 1
+    for d in left:
+        k *= x[d]
+    size = (*[x[d] for d in rows], *[y[d] for d in columns])
+    a = F.reshape(F.permute(a, (*rows, *left)), (_count(x, rows), k))
+    b = F.reshape(F.permute(b, (*right, *columns)), (k, _count(y, columns)))
+    return F.view(F.mm(a, b), size)
+
+
+def _count(shape, dims):
+    n = 1
+    for d in dims:
+        n *= shape[d]
+    return n
+
+
+# -------------------------------------------------------------------------------------------------------------- products and sums
+
+def _add_scaled(name, self, product, beta, alpha):
+    """beta * self + alpha * product, in the product's shape and dtype; with beta 0 what self holds does not count."""
+    if self.dtype != product.dtype:
+        raise RuntimeError(f"{name}: self must have the same dtype as the matrices, got {_dtype.of(self.dtype)} and "
+                           f"{_dtype.of(product.dtype)}")
+    if product.dtype.kind in "iu" and not (isinstance(alpha, int) and isinstance(beta, int)):
+        raise RuntimeError(f"{name}: for integer dtypes alpha and beta must be integers, got {alpha} and {beta}")
+    shape, size = self.shape, product.shape
+    if len(shape) > len(size) or any(n not in (1, m) for n, m in zip(shape[::-1], size[::-1], strict=False)):
+        raise RuntimeError(f"{name}: the expanded size of the tensor {list(size)} must match the existing size {list(shape)}: shapes do not "
+                           f"fit")
+    if alpha != 1:
+        product = product * alpha
+    if beta == 1:
+        product = product + self
+    elif beta != 0:
+        product = product + self * beta
+    return product
+
+
+@op(inplace=True)
+def addmm(self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
+    """beta * self + alpha * mat1 @ mat2. Raises RuntimeError for shapes or dtypes that do not fit. Reference: torch.addmm."""
+    if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == mat1.dtype == mat2.dtype:
+        return F.addmm(*F.as_float32(self, mat1, mat2), beta=beta, alpha=alpha).astype(self.dtype)
+    return _add_scaled("addmm", self, F.mm(mat1, mat2), beta, alpha).astype(mat1.dtype, copy=False)
+
+addmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
+          mat1=lambda grad, mat2, alpha: F.scaled_back(F.mm(grad, F.conj(F.t(mat2))), alpha),
+          mat2=lambda grad, mat1, alpha: F.scaled_back(F.mm(F.conj(F.t(mat1)), grad), alpha))
+
+
+@composite(method=False, function=False)
+def as_float32(*arrays):
+    """The arrays in float32."""
+    return [a.astype(np.float32) for a in arrays]
+
+
+@op(inplace=True)
+def addmv(self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
+    """beta * self + alpha * mat @ vec. Reference: torch.addmv."""
+    if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == mat.dtype == vec.dtype:
+        return F.addmv(*F.as_float32(self, mat, vec), beta=beta, alpha=alpha).astype(self.dtype)
+    return _add_scaled("addmv", self, F.mv(mat, vec), beta, alpha).astype(mat.dtype, copy=False)
+
+addmv.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
+          mat=lambda grad, vec, alpha: F.scaled_back(F.outer(grad, F.conj(vec)), alpha),
+          vec=lambda grad, mat, alpha: F.scaled_back(F.mv(F.conj(F.t(mat)), grad), alpha))
+
+
+@op(inplace=True)
+def baddbmm(self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+    """beta * self + alpha * batch1 @ batch2, pair by pair. Reference: torch.baddbmm."""
+    if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == batch1.dtype == batch2.dtype:
+        return F.baddbmm(*F.as_float32(self, batch1, batch2), beta=beta, alpha=alpha).astype(self.dtype)
+    return _add_scaled("baddbmm", self, F.bmm(batch1, batch2), beta, alpha).astype(batch1.dtype, copy=False)
+
+baddbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
+            batch1=lambda grad, batch2, alpha: F.scaled_back(F.bmm(grad, F.conj(F.transpose(batch2, 1, 2))), alpha),
+            batch2=lambda grad, batch1, alpha: F.scaled_back(F.bmm(F.conj(F.transpose(batch1, 1, 2)), grad), alpha))
+
+
+@op(inplace=True)
+def addbmm(self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+    """beta * self + alpha times the sum of batch1 @ batch2 over the pairs. Reference: torch.addbmm."""
+    if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == batch1.dtype == batch2.dtype:
+        return F.addbmm(*F.as_float32(self, batch1, batch2), beta=beta, alpha=alpha).astype(self.dtype)
+    total = np.add.reduce(F.bmm(batch1, batch2), 0)
+    return _add_scaled("addbmm", self, total, beta, alpha).astype(batch1.dtype, copy=False)
+
+addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
+           batch1=lambda grad, batch1_shape, batch2, alpha: F.scaled_back(F.bmm(
+               F.expand(grad, (batch1_shape[0], *grad.shape)), F.conj(F.transpose(batch2, 1, 2))), alpha),
+           batch2=lambda grad, batch2_shape, batch1, alpha: F.scaled_back(F.bmm(
+               F.conj(F.transpose(batch1, 1, 2)), F.expand(grad, (batch2_shape[0], *grad.shape))), alpha))
+
+
+@op()
+def trace(self):
+    """The sum of a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.trace."""
+    if self.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    if self.dtype.kind in "biu":
+        return np.trace(self, dtype=np.int64)
+    if self.itemsize == 2:
+        return np.trace(self.astype(np.float32)).astype(self.dtype)
+    return np.trace(self)
+
+trace.vjp(self=lambda grad, self_shape: F.trace_backward(grad, self_shape))
+
+
+@composite(method=False, function=False)
+def trace_backward(grad, shape):
+    """The gradient along the diagonal."""
+    return F.diagonal_backward(F.expand(grad, (shape[0] if shape[0] < shape[1] else shape[1],)), shape, 0, 0, 1)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ einsum
+
+def _labels(text, operand, name):
+    """One operand's subscripts as a list of labels; "..." stands as that."""
+    text = text.replace(" ", "")
+    before, dots, after = text.partition("...")
+    for c in before + after:
+        if not c.isalpha():
+            raise RuntimeError(f"einsum(): invalid subscript given at {operand}: {c!r} in {name!r}, subscripts must be in [a-zA-Z]")
+    return [*before, *(["..."] if dots else []), *after]
+
+
+def _parse(arguments):
+    """(labels of each operand, labels of the result or None, operands)."""
+    if not arguments:
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts")
+    if isinstance(arguments[0], str):
+        equation, operands = arguments[0], arguments[1:]
+        operands = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+        left, arrow, right = equation.partition("->")
+        inputs = [_labels(part, f"operand {i}", equation) for i, part in enumerate(left.split(","))]
+        output = _labels(right, "the output", equation) if arrow else None
+    else:
+        operands = [a for a in arguments[0::2] if isinstance(a, Tensor)]
+        lists = [["..." if s is Ellipsis else int(s) for s in sub] for sub in arguments[1::2]]
+        inputs, output = lists[:len(operands)], None
+        if len(arguments) % 2:
+            output = ["..." if s is Ellipsis else int(s) for s in arguments[-1]]
+    if not operands:
+        raise ValueError("einsum(): must provide at least one operand")
+    if len(inputs) != len(operands):
+        raise RuntimeError(f"einsum(): {'more' if len(inputs) < len(operands) else 'fewer'} operands were provided than specified in the "
+                           f"equation: {len(operands)} for {len(inputs)}")
+    return inputs, output, list(operands)
+
+
+@composite(method=False)
+def einsum(*arguments):
+    """Sums of products of elements whose dimensions are named by letters: einsum("ij,jk->ik", x, y), or with lists of numbers.
+
+    The operands are joined from left to right, each pair by one batched matrix product.
+    Raises: RuntimeError for subscripts that do not fit the operands. Reference: torch.einsum.
+    """
+    inputs, output, operands = _parse(arguments)
+    dots = 0
+    for i, (labels, t) in enumerate(zip(inputs, operands, strict=True)):
+        hidden = t.ndim - len(labels) + ("..." in labels)
+        if hidden < 0 or hidden and "..." not in labels:
+            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(labels)}) does not match the number of "
+                               f"dimensions ({t.ndim}) for operand {i}{'' if '...' in labels else ' and no ellipsis was given'}")
+        dots = max(dots, hidden if "..." in labels else 0)
+    spread = [("...", k) for k in range(dots)]
+    inputs = [[m for s in labels for m in (spread[dots - (t.ndim - len(labels) + 1):] if s == "..." else [s])]
+              for labels, t in zip(inputs, operands, strict=True)]
+    count = {}
+    for labels in inputs:
+        for s in labels:
+            count[s] = count.get(s, 0) + 1
+    if output is None:
+        named = [s for s in count if count[s] == 1 and not isinstance(s, tuple)]
+        output = [*spread, *sorted(named, key=lambda s: (isinstance(s, int), s))]
+    else:
+        output = [m for s in output for m in (spread if s == "..." else [s])]
+        for s in output:
+            if s not in count:
+                raise RuntimeError(f"einsum(): output subscript {s} does not appear in the equation for any input operand")
+            if output.count(s) > 1:
+                raise RuntimeError(f"einsum(): output subscript {s} appears more than once in the output")
+    size = {}
+    for i, (labels, t) in enumerate(zip(inputs, operands, strict=True)):
+        for s, n in zip(labels, t.shape, strict=True):
+            if size.get(s, 1) == 1:
+                size[s] = n
+            elif n not in (1, size[s]):
+                raise RuntimeError(f"einsum(): subscript {s} has size {n} for operand {i} which does not broadcast with previously seen "
+                                   f"size {size[s]}")
+    parts = [_without_repeats(t, labels, i) for i, (t, labels) in enumerate(zip(operands, inputs, strict=True))]
+    t, labels = parts[0]
+    for k, (other, others) in enumerate(parts[1:], 1):
+        later = {s for _, more in parts[k + 1:] for s in more}
+        t, labels = _pair(t, labels, other, others, {*output, *later}, size)
+    t, labels = _summed(t, labels, set(output))
+    missing = [s for s in output if s not in labels]
+    t = F.reshape(t, (*t.shape, *[1] * len(missing))) if missing else t
+    labels = labels + missing
+    return F.permute(t, tuple([labels.index(s) for s in output]))
+
+
+def _without_repeats(t, labels, operand):
+    """An operand of whose dimensions with one label the diagonal is taken."""
+    labels = list(labels)
+    for s in dict.fromkeys(labels):
+        while labels.count(s) > 1:
+            a = labels.index(s)
+            b = labels.index(s, a + 1)
+            if t.shape[a] != t.shape[b]:
+                raise RuntimeError(f"einsum(): subscript {s} is repeated for operand {operand} but the sizes don't match, {t.shape[b]} != "
+                                   f"{t.shape[a]}")
+            t = F.diagonal(t, 0, a, b)
+            labels = [x for i, x in enumerate(labels) if i not in (a, b)] + [s]
+    return t, labels
+
+
+def _summed(t, labels, wanted):
+    """t summed over the labels that are not wanted any more."""
+    dims = tuple([i for i, s in enumerate(labels) if s not in wanted])
+    return (F.sum(t, dims), [s for s in labels if s in wanted]) if dims else (t, labels)
+
+
+def _pair(x, left, y, right, wanted, size):
+    """Two operands multiplied, summed over what nobody needs later."""
+    for s in set(left) & set(right):         # a size of 1 is broadcast: no dimension then, on that side
+        a, b = x.shape[left.index(s)], y.shape[right.index(s)]
+        if a == 1 and b != 1:
+            x, left = F.squeeze(x, left.index(s)), [q for q in left if q != s]
+        elif b == 1 and a != 1:
+            y, right = F.squeeze(y, right.index(s)), [q for q in right if q != s]
+    x, left = _summed(x, left, wanted | set(right))
+    y, right = _summed(y, right, wanted | set(left))
+    both = [s for s in left if s in right and s in wanted]
+    inner = [s for s in left if s in right and s not in wanted]
+    rows, columns = [s for s in left if s not in right], [s for s in right if s not in left]
+    made = [*both, *rows, *columns]
+    if not inner:
+        shape_x = tuple([x.shape[left.index(s)] if s in left else 1 for s in made])
+        shape_y = tuple([y.shape[right.index(s)] if s in right else 1 for s in made])
+        x = F.permute(x, tuple([left.index(s) for s in both + rows]))
+        y = F.permute(y, tuple([right.index(s) for s in both + columns]))
+        return F.reshape(x, shape_x) * F.reshape(y, shape_y), made
+    nx, ny = dict(zip(left, x.shape, strict=True)), dict(zip(right, y.shape, strict=True))
+    batch, k, r, c = _count(nx, both), _count(nx, inner), _count(nx, rows), _count(ny, columns)
+    a = F.reshape(F.permute(x, tuple([left.index(s) for s in both + rows + inner])), (batch, r, k))
+    b = F.reshape(F.permute(y, tuple([right.index(s) for s in both + inner + columns])), (batch, k, c))
+    return F.view(F.bmm(a, b), (*[nx[s] for s in both + rows], *[ny[s] for s in columns])), made

@@ -1,1 +1,440 @@
-"""Softmax, losses, linear: the ops behind nn.functional."""
+"""Softmax, linear, dropout, embedding, normalisation: the ops behind nn.functional."""
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import version, wrap
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.random import generator_for
+from autograd_gpu.ops.reduce import accumulator, dim_of
+
+_CPU = np.ndarray                            # np in a body may be CuPy
+
+
+def _floating(name, d):
+    if _dtype.category(d) != "f":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(d)}: convert the input to a floating dtype first")
+
+
+# ----------------------------------------------------------------------------------------------------------------- softmax
+
+@composite(method=False, function=False)
+def peak(self, d):
+    """The largest elements along a dimension, kept with size 1."""
+    try:
+        return np.maximum.reduce(self, d, None, None, True)
+    except NotImplementedError:
+        return np.max(self, d, keepdims=True)            # CuPy's ufunc has no reduce
+
+
+@op(divert={"dtype is not None": "softmax_as"})
+def softmax(self, dim: int, dtype: DType = None):
+    """exp(self) over its sum along a dimension.
+
+    Dtype: floating; `dtype` converts the input first.
+    Raises: IndexError for a dimension there is not, NotImplementedError for another dtype. Reference: torch.softmax.
+    """
+    d = dim_of("softmax", dim, self.ndim)
+    _floating("softmax", self.dtype)
+    if not self.ndim or not self.size:
+        return self * 0 + self.dtype.type(1)
+    x = self.astype(accumulator(self.dtype), copy=False)
+    x = x - F.peak(x, d)
+    np.exp(x, x)
+    x /= np.add.reduce(x, d, None, None, True)
+    return x.astype(self.dtype, copy=False)
+
+softmax.vjp(self=lambda grad, result, dim: F.softmax_backward(grad, result, dim))
+
+
+@composite(method=False, function=False)
+def softmax_backward(grad, result, dim):
+    """The gradient of softmax."""
+    inner = grad * result
+    return inner - result * F.sum(inner, dim, True)
+
+
+@composite(method=False, function=False)
+def softmax_as(input, dim, dtype=None):
+    """softmax of the input converted to a dtype."""
+    return F.softmax(F.to(input, dtype), dim)
+
+
+@op(divert={"dtype is not None": "log_softmax_as"})
+def log_softmax(self, dim: int, dtype: DType = None):
+    """log(softmax(self)) along a dimension, without underflow.
+
+    Dtype: floating; `dtype` converts the input first.
+    Raises: IndexError for a dimension there is not, NotImplementedError for another dtype. Reference: torch.log_softmax.
+    """
+    d = dim_of("log_softmax", dim, self.ndim)
+    _floating("log_softmax", self.dtype)
+    if not self.ndim or not self.size:
+        return self * 0
+    x = self.astype(accumulator(self.dtype), copy=False)
+    x = x - F.peak(x, d)
+    x -= np.log(np.add.reduce(np.exp(x), d, None, None, True))
+    return x.astype(self.dtype, copy=False)
+
+log_softmax.vjp(self=lambda grad, result, dim: grad - F.exp(result) * F.sum(grad, dim, True))
+
+
+@composite(method=False, function=False)
+def log_softmax_as(input, dim, dtype=None):
+    """log_softmax of the input converted to a dtype."""
+    return F.log_softmax(F.to(input, dtype), dim)
+
+
+def _implicit(name, dim, ndim):
+    if dim is None:
+        warnings.warn(f"{name}: the dimension is chosen by the number of dimensions, which is deprecated: pass dim=", stacklevel=4)
+        return 0 if ndim in (0, 1, 3) else 1
+    return dim
+
+
+@composite(method=False, function=False)
+def softmax_function(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax along a dimension. Reference: torch.nn.functional.softmax."""
+    return F.softmax(input, _implicit("softmax", dim, input.ndim), dtype)
+
+
+@composite(method=False, function=False)
+def softmin_function(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax of -input along a dimension. Reference: torch.nn.functional.softmin."""
+    return F.softmax(-input, _implicit("softmin", dim, input.ndim), dtype)
+
+
+@composite(method=False, function=False)
+def log_softmax_function(input, dim=None, _stacklevel=3, dtype=None):
+    """log_softmax along a dimension. Reference: torch.nn.functional.log_softmax."""
+    return F.log_softmax(input, _implicit("log_softmax", dim, input.ndim), dtype)
+
+
+# ---------------------------------------------------------------------------------------------------------- linear, dropout
+
+@composite(method=False, function=False)
+def linear(input, weight, bias=None):
+    """input @ weight.T + bias.
+
+    Shape: (*, in), (out, in), (out) -> (*, out). Raises: RuntimeError for sizes that do not fit. Reference: torch.nn.functional.linear.
+    """
+    if not input.ndim or not weight.ndim:
+        raise RuntimeError(f"linear: both arguments to linear need to be at least 1D, but they are {input.ndim}D and {weight.ndim}D")
+    if weight.ndim == 1:
+        out = F.matmul(input, weight)
+        return out if bias is None else out + bias
+    if bias is None:
+        return F.matmul(input, F.t(weight))
+    if input.ndim == 2:
+        return F.addmm(bias, input, F.t(weight))
+    if bias.ndim > 1 or not input.is_contiguous():
+        return F.matmul(input, F.t(weight)) + bias
+    rows = math.prod(input.shape[:-1])
+    return F.view(F.addmm(bias, F.view(input, (rows, input.shape[-1])), F.t(weight)), (*input.shape[:-1], weight.shape[0]))
+
+
+@composite(method=False)
+def dropout(input, p=0.5, train=True):
+    """Each element zero with probability p, else divided by 1 - p; the input itself if not training.
+
+    Raises: ValueError for a p outside of 0 to 1. Reference: torch.dropout.
+    """
+    return F.dropout_function(input, p, train)
+
+
+@composite(method=False, function=False)
+def dropout_function(input, p=0.5, training=True, inplace=False):
+    """Each element zero with probability p, else divided by 1 - p; the input itself if not training.
+
+    Raises: ValueError for a p outside of 0 to 1. Reference: torch.nn.functional.dropout.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0 or not input._array.size:
+        return input
+    if _dtype.category(input._array.dtype) not in "fc":
+        raise RuntimeError(f"dropout: result type Float can't be cast to the desired output type {input.dtype}: convert the input first")
+    mask = F.dropout_mask(input, p)
+    return F.mul_(input, mask) if inplace else F.mul(input, mask)
+
+
+@op(method=False, function=False)
+def dropout_mask(self, p: float):
+    """Zero with probability p, else 1 / (1 - p), in the shape of the input."""
+    if p == 1:
+        return np.zeros(self.shape, self.dtype)
+    wide = np.dtype(np.float64 if self.dtype == np.float64 else np.float32)
+    stream = generator_for(_device.of(self))
+    return (stream.uniform(self.shape, wide) >= p) * self.dtype.type(1 / (1 - p))
+
+
+# --------------------------------------------------------------------------------------------------------------- embedding
+
+@op(method=False)
+def embedding(weight, indices, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False):
+    """The rows of weight at indices; the row `padding_idx` gets no gradient.
+
+    Shape: (rows, width), any -> (*indices, width).
+    Raises: IndexError for an index out of range, RuntimeError for a weight without two dimensions, indices not of int32 or int64.
+    Reference: torch.embedding; see also nn.functional.embedding.
+    """
+    if weight.ndim != 2:
+        raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {weight.shape}")
+    if indices.dtype not in (np.int64, np.int32):
+        raise RuntimeError(f"embedding: Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; but got "
+                           f"{_dtype.of(indices.dtype)}: convert it with .long()")
+    if indices.__class__ is _CPU and indices.size and (indices.min() < 0 or indices.max() >= weight.shape[0]):
+        raise IndexError(f"embedding: index out of range in self: indices go from {indices.min()} to {indices.max()}, weight has "
+                         f"{weight.shape[0]} rows")
+    return np.take(weight, indices, 0) if indices.size else np.zeros((*indices.shape, weight.shape[1]), weight.dtype)
+
+embedding.vjp(weight=lambda grad, indices, weight_shape, padding_idx, scale_grad_by_freq:
+              F.embedding_backward(grad, indices, weight_shape, padding_idx, scale_grad_by_freq))
+
+
+@op(node="EmbeddingDenseBackwardBackward0", method=False, function=False)
+def embedding_backward(grad_output, indices, size: Size, padding_idx: int, scale_grad_by_freq: bool):
+    """The gradient of embedding: rows added up at their indices."""
+    flat = indices.reshape(-1)
+    rows = F.embedding_scaled(grad_output.reshape(flat.size, size[1]), flat, size, padding_idx, scale_grad_by_freq)
+    total = np.zeros(size, rows.dtype)
+    np.add.at(total, flat, rows)
+    return total
+
+embedding_backward.vjp(grad_output=lambda grad, indices, size, padding_idx, scale_grad_by_freq:
+                       F.embedding_scaled(F.embedding(grad, indices), indices, size, padding_idx, scale_grad_by_freq))
+
+
+@composite(method=False, function=False)
+def embedding_scaled(rows, indices, size, padding_idx, scale_grad_by_freq):
+    """Rows of a gradient: none for the padding, divided by how often their index occurs if asked for."""
+    if scale_grad_by_freq:
+        rows = rows / F.unsqueeze(F.occurrences(indices, size[0]), -1)
+    return rows * F.unsqueeze(indices != padding_idx, -1) if padding_idx >= 0 else rows
+
+
+@op(method=False, function=False)
+def occurrences(self, n: int):
+    """How often each index occurs among all of them."""
+    return np.bincount(self.reshape(-1), minlength=n)[self]
+
+
+@composite(method=False, function=False)
+def embedding_lookup(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """The rows of weight at the indices in input.
+
+    `padding_idx`: a row without gradient. `max_norm`: rows that are used and longer are shortened in place first.
+    Raises: IndexError for an index out of range. Reference: torch.nn.functional.embedding.
+    """
+    rows = weight.shape[0]
+    if padding_idx is None:
+        padding_idx = -1
+    elif not -rows <= padding_idx < rows:
+        raise AssertionError(f"embedding: Padding_idx must be within num_embeddings, got {padding_idx} for {rows} rows")
+    else:
+        padding_idx %= rows
+    if max_norm is not None:
+        _shorten(weight, input, float(max_norm), float(norm_type))
+    return F.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def _shorten(weight, indices, max_norm, norm_type):
+    used = indices._array.reshape(-1)        # a row named twice gets the same values twice
+    rows = weight._array[used]
+    norms = F.linalg_vector_norm(wrap(rows), norm_type, -1, True)._array
+    scale = (max_norm / (norms + 1e-7)).clip(None, 1)
+    scale[norms <= max_norm] = 1
+    weight._array[used] = rows * scale
+    version(weight).count += 1
+
+
+@composite(method=False, function=False)
+def one_hot(input, num_classes=-1):
+    """Zeros with a one at each index along a new last dimension. Dtype: int64. Reference: torch.nn.functional.one_hot."""
+    array = input._array
+    if array.dtype != np.int64:
+        raise RuntimeError(f"one_hot: one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}")
+    if not array.size and num_classes <= 0:
+        raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor: pass num_classes")
+    if array.size and array.min() < 0:
+        raise RuntimeError(f"one_hot: Class values must be non-negative, got {array.min()}")
+    if num_classes == -1:
+        num_classes = int(array.max()) + 1
+    elif num_classes < 1:
+        raise RuntimeError(f"one_hot: num_classes should be positive, got {num_classes}")
+    if array.size and array.max() >= num_classes:
+        raise RuntimeError(f"one_hot: Class values must be smaller than num_classes, got {array.max()} for {num_classes}")
+    return F.one_hot_of(input, num_classes)
+
+
+@op(method=False, function=False)
+def one_hot_of(self, n: int):
+    """one_hot with a number of classes."""
+    return (self[..., None] == np.arange(n)).astype(np.int64)
+
+
+# ----------------------------------------------------------------------------------------------------------- normalisation
+
+@op(node="NativeLayerNormBackward0", outputs=("result0", "result1", "result2"), hidden=("result1", "result2"), accepts_none=True,
+    method=False, function=False)
+def native_layer_norm(input, normalized_shape: Size, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5):
+    """layer_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
+    _floating("layer_norm", input.dtype)
+    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    x = input.astype(accumulator(input.dtype), copy=False)
+    n = math.prod(normalized_shape)
+    mean = np.add.reduce(x, axes, None, None, True) / n
+    x = x - mean
+    rstd = 1 / np.sqrt(np.add.reduce(x * x, axes, None, None, True) / n + x.dtype.type(eps))
+    x *= rstd
+    if weight is not None:
+        x = x * weight
+    if bias is not None:
+        x = x + bias
+    return x.astype(input.dtype, copy=False), mean, rstd
+
+
+@native_layer_norm.vjp_shared("input", "weight", "bias")
+def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, normalized_shape):
+    return F.normalized_backward(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight,
+                                 (*range(-len(normalized_shape), 0),), True)
+
+
+@composite(method=False, function=False)
+def normalized_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, dims, moving):
+    """Gradients of (input - mean) * rstd * weight + bias for input, weight and bias; `moving`: mean and rstd come from the input."""
+    n = math.prod([input.shape[d] for d in dims])
+    off = input - mean
+    to_input = None
+    if grad is not None and needs[0]:
+        scaled = (grad if weight is None else grad * weight) * rstd
+        to_input = scaled
+        if moving:
+            normal = off * rstd
+            to_input = scaled - (F.sum(scaled, dims, True) + normal * F.sum(scaled * normal, dims, True)) / n
+    if needs[0] and moving:
+        if grad_rstd is not None:
+            more = off * (grad_rstd * rstd * rstd * rstd / -n)
+            to_input = more if to_input is None else to_input + more
+        if grad_mean is not None:
+            more = F.expand(grad_mean / n, input.shape)
+            to_input = more if to_input is None else to_input + more
+    if grad is None:
+        return to_input, None, None
+    return to_input, grad * (off * rstd) if needs[1] else None, grad if needs[2] else None
+
+
+@composite(method=False, function=False)
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
+    """The last dimensions brought to mean 0 and variance 1, times weight, plus bias.
+
+    Raises: RuntimeError unless input ends in normalized_shape, and weight and bias have it. Reference: torch.nn.functional.layer_norm.
+    """
+    if not isinstance(normalized_shape, (tuple, list)):
+        raise TypeError(f"layer_norm(): argument 'normalized_shape' must be tuple of ints, not {type(normalized_shape).__name__}")
+    shape = tuple(normalized_shape)
+    if not shape:
+        raise RuntimeError("layer_norm: Expected normalized_shape to be at least 1-dimensional, got an empty one")
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != shape:
+            raise RuntimeError(f"layer_norm: Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                               f"{list(t.shape)} and normalized_shape = {list(shape)}")
+    if tuple(input.shape[-len(shape):]) != shape:
+        raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], but "
+                           f"got input of size {list(input.shape)}")
+    return F.native_layer_norm(input, shape, weight, bias, eps)
+
+
+@op(node="NativeBatchNormBackward0", outputs=("result0", "result1", "result2"), hidden=("result1", "result2"), accepts_none=True,
+    method=False, function=False)
+def native_batch_norm(input, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
+                      training: bool, momentum: float, eps: float):
+    """batch_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
+    _floating("batch_norm", input.dtype)
+    axes = (0, *range(2, input.ndim))
+    shape = (1, input.shape[1]) + (1,) * (input.ndim - 2)
+    x = input.astype(accumulator(input.dtype), copy=False)
+    if training:
+        n = input.size // input.shape[1]
+        mean = np.add.reduce(x, axes, None, None, True) / n
+        x = x - mean
+        var = np.add.reduce(x * x, axes, None, None, True) / n
+    else:
+        mean, var = running_mean.reshape(shape), running_var.reshape(shape)
+        x = x - mean
+    rstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    x = x * rstd
+    if weight is not None:
+        x = x * weight.reshape(shape)
+    if bias is not None:
+        x = x + bias.reshape(shape)
+    return x.astype(input.dtype, copy=False), mean, rstd
+
+
+@native_batch_norm.vjp_shared("input", "weight", "bias")
+def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, training):
+    return F.batch_norm_backward(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, training)
+
+
+@composite(method=False, function=False)
+def batch_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, training):
+    """The gradients of batch_norm: those of normalized_backward, summed per channel for weight and bias."""
+    dims = (0, *range(2, input.ndim))
+    if weight is not None:
+        weight = F.reshape(weight, mean.shape)
+    to_input, to_weight, to_bias = F.normalized_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, dims, training)
+    return (to_input, None if to_weight is None else F.sum(to_weight, dims), None if to_bias is None else F.sum(to_bias, dims))
+
+
+@composite(method=False, function=False)
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
+    """Each channel (dimension 1) brought to mean 0 and variance 1, times weight, plus bias.
+
+    In training the batch's own mean and variance are used, and the running ones move towards them by `momentum`.
+    Raises: ValueError for one value per channel in training, RuntimeError for sizes that do not fit or missing running values.
+    Reference: torch.nn.functional.batch_norm.
+    """
+    shape = input.shape
+    if not input._array.size:
+        return F.clone(input)
+    if input.ndim < 2:
+        raise ValueError(f"batch_norm: expected an input of at least 2 dimensions, got {tuple(shape)}")
+    if training and math.prod(shape) // max(shape[1], 1) == 1:
+        raise ValueError(f"batch_norm: Expected more than 1 value per channel when training, got input size {list(shape)}")
+    for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
+        if t is None:
+            if not training and name.startswith("running"):
+                raise RuntimeError(f"batch_norm: {name} must be defined in evaluation mode")
+        elif math.prod(t.shape) != shape[1]:
+            raise RuntimeError(f"batch_norm: {name} should contain {shape[1]} elements not {math.prod(t.shape)}")
+    out = F.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    if training:
+        data = input.detach()
+        dims = (0, *range(2, input.ndim))
+        for t, value in ((running_mean, lambda: F.mean(data, dims)), (running_var, lambda: F.var(data, dims))):
+            if t is not None:
+                t._array[...] = t._array * (1 - momentum) + value()._array * momentum
+                version(t).count += 1
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------- distances and lengths
+
+@composite(method=False, function=False)
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    """The input over its p-norm along a dimension, which counts as eps at least. Reference: torch.nn.functional.normalize."""
+    return input / F.expand(F.clamp_min(F.norm(input, p, dim, True), eps), tuple(input.shape))
+
+
+@composite(method=False)
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """The cosine of the angle between vectors along a dimension; each length counts as eps at least. Reference: torch.cosine_similarity."""
+    x = F.clamp_min(F.linalg_vector_norm(x1, 2, dim, True), eps)
+    y = F.clamp_min(F.linalg_vector_norm(x2, 2, dim, True), eps)
+    return F.sum((x1 / x) * (x2 / y), dim)

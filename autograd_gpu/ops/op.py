@@ -85,6 +85,9 @@ class Op:
         self.keyword_only = {n for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
         self.varargs_plain = None
 
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
     def vjp(self, /, **formulas):
         """Give the derivative: for each differentiable input a formula of `grad` and of what it needs saved.
 
@@ -167,10 +170,9 @@ class Op:
 class Composite:
     """A function written with ops, without a node of its own."""
 
-    def __init__(self, body, method, function):
-        self.name, self.body, self.method, self.is_function = body.__name__, body, method, function
+    def __init__(self, body, method, function, inplace):
+        self.name, self.body, self.method, self.is_function, self.inplace = body.__name__, body, method, function, inplace
         self.function = self.operator = body
-        self.inplace = False
 
     def on_arrays(self, module):
         return rebind(self.body, module)
@@ -211,11 +213,11 @@ def op(**options):
     return register
 
 
-def composite(body=None, *, method=True, function=True):
+def composite(body=None, *, method=True, function=True, inplace=False):
     """Decorator: a function of Tensors written with F.<op>; it records what its ops record."""
     if body is None:
-        return lambda f: composite(f, method=method, function=function)
-    record = Composite(body, method, function)
+        return lambda f: composite(f, method=method, function=function, inplace=inplace)
+    record = Composite(body, method, function, inplace)
     _register(record.name, record)
     return body
 

@@ -7,7 +7,7 @@ from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import CudaTensor, Tensor, Version, View, version, wrap
 from autograd_gpu.engine import saved
-from autograd_gpu.engine.grad_mode import local, quiet_context
+from autograd_gpu.engine.grad_mode import local, quiet_context, quiet_run
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.ops.namespace import OPS, rebind
@@ -158,16 +158,24 @@ def unpack_varargs(value):
 def recover(op, error, body, arguments, options):
     """After a body raised: run it again if only its context was taken, else say what was wrong with the operands."""
     if isinstance(error, RuntimeError) and str(error).startswith("cannot enter context"):
-        return quiet_context().run(body, *arguments, **options)      # from a finaliser that ran inside another op
+        return run_apart(body, *arguments, **options)
     arrays = [a for a in arguments if isinstance(a, nd)]
-    if isinstance(error, np._core._exceptions._UFuncNoLoopError) or (isinstance(error, TypeError) and "not supported" in str(error)):
+    if isinstance(error, TypeError) and ("ufunc" in str(error) or "not supported" in str(error)):
         raise RuntimeError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
                            f"convert the operands first, with .to(dtype)") from None
-    if isinstance(error, TypeError) and "ufunc" in str(error):
-        raise RuntimeError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: {error}") from None
     if isinstance(error, ValueError) and "broadcast" in str(error):
         raise RuntimeError(_no_broadcast(op, arrays)) from None
     raise error.with_traceback(None) if type(error) in (IndexError, RuntimeError, ValueError, TypeError) else error
+
+
+def run_apart(body, *arguments, **options):
+    """Run a body while the context that all threads share is taken."""
+    try:
+        return local.state.run(body, *arguments, **options)
+    except RuntimeError as error:
+        if not str(error).startswith("cannot enter context"):
+            raise
+        return quiet_context().run(body, *arguments, **options)  # from a finaliser that ran inside another op of this thread
 
 
 def _no_broadcast(op, arrays):
@@ -183,11 +191,11 @@ def _no_broadcast(op, arrays):
     return f"{op.name}: shapes {', '.join(map(str, shapes))} cannot be broadcast together"
 
 
-def in_float32(body, *arguments):
+def in_float32(body, *arguments, **options):
     """A body of several operations on half-precision arrays: computed in float32, rounded once."""
-    half = next(a.dtype for a in arguments if isinstance(a, nd) and a.itemsize == 2 and a.dtype in _HALF)
-    data = local.state.run(body, *[widen(a) for a in arguments])
-    return data.astype(half) if data.dtype == np.float32 else data
+    half = next((a.dtype for a in arguments if isinstance(a, nd) and a.dtype in _HALF), None)    # None: 16-bit integers
+    data = run_apart(body, *[widen(a) for a in arguments], **options)
+    return data.astype(half) if half is not None and data.dtype == np.float32 else data
 
 
 def elsewhere(op, *operands):
@@ -381,7 +389,7 @@ _COMMON = {
         all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown, wrap,
         version, edge_of, leaf_node, unlinking)
 } | dict(
-    next_seq=next_seq,     ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0),
+    next_seq=next_seq, quiet_run=quiet_run,     ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0),
     RELEASED=saved.RELEASED, NEVER=saved.NEVER, saved_input=saved.saved_input, saved_result=saved.saved_result,
     own_result=saved.own_result, freed=saved.freed, local=local, f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 

@@ -1,72 +1,611 @@
-"""Views and other changes of shape."""
+"""Views and other changes of shape, copies, conversions of dtype and device."""
 from __future__ import annotations
+
+import builtins
+import operator
 
 import numpy as np
 
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.node import Node, edge_of, next_seq
 from autograd_gpu.ops.namespace import OPS as F
-from autograd_gpu.ops.op import composite, op, view as view_op
+from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.op import view as view_op
+
+numpy = np                                   # np is CuPy in a body that runs on a CUDA device
+_slice = builtins.slice
+ALL = _slice(None)
 
 
-@view_op(varargs="size")
+def wrap_dim(dim, ndim, name):
+    """A dimension counted from the front. Raises IndexError unless a tensor of ndim dimensions has it; 0-d ones have one."""
+    n = ndim or 1
+    dim = operator.index(dim)
+    if -n <= dim < n:
+        return dim + n if dim < 0 else dim
+    raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim}) for a tensor with "
+                     f"{ndim} dimensions")
+
+
+def wrap_dims(dims, ndim, name):
+    """Several dimensions counted from the front. Raises RuntimeError where one is named twice."""
+    found = [wrap_dim(d, ndim, name) for d in ((dims,) if isinstance(dims, int) else dims)]
+    for d in found:
+        if found.count(d) > 1:
+            raise RuntimeError(f"{name}: dim {d} appears multiple times in the list of dims {tuple(dims)}: duplicate dims are not allowed")
+    return found
+
+
+def sizes_of(args, named, name):
+    """The sizes of a function that takes them one by one, as a tuple or by name."""
+    if not args:
+        args = tuple(named.values())
+        if len(args) != 1:
+            raise TypeError(f"{name}(): expected sizes, as integers or one tuple")
+    return tuple(args[0]) if len(args) == 1 and not hasattr(args[0], "__index__") else \
+        tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+
+
+def _reshaped(array, size, name):
+    """array.reshape(size) with PyTorch's errors."""
+    try:
+        made = array.reshape(size)
+    except ValueError:
+        made = None
+    if made is None or made.shape != size and min(size, default=0) < -1:
+        raise RuntimeError(f"{name}: shape {list(size)} is invalid for input of size {array.size} (shape {array.shape}): the sizes must "
+                           f"multiply to it, and at most one, given as -1, can be inferred")
+    return made
+
+
+# ------------------------------------------------------------------------------------------------------- sizes of the same data
+
+def _viewed(array, size, name):
+    made = _reshaped(array, size, name)
+    base = made.base
+    if base is array or (base is not None and base is array.base) or array.size == 0 or array.flags.c_contiguous:
+        return made
+    raise RuntimeError(f"{name}: view size {list(size)} is not compatible with input tensor's size {list(array.shape)} and stride, as the "
+                       f"elements are not in one piece: use .reshape(...) or .contiguous().view(...)")
+
+
+@view_op(varargs="size", function=False, divert={"len(size) == 1 and type(size[0]).__name__ == 'dtype'": "view_dtype"})
 def view(self, size: Size):
-    return self.reshape(size)
+    """The same memory in another shape; one size may be -1. With a dtype instead, its bytes read as that.
+
+    Raises: RuntimeError where only a copy would do (use reshape), or the sizes do not fit.
+    Reference: torch.Tensor.view.
+    """
+    return _viewed(self, size, "view")
 
 view.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
 
 
+@view_op(method=False, function=False)
+def view_dtype(self, dtype: DType):
+    """The same memory read as another dtype."""
+    dtype = _dtype.to_numpy(dtype)
+    try:
+        return self.view(dtype)
+    except (ValueError, TypeError) as error:
+        raise RuntimeError(f"view: memory of dtype {_dtype.of(self.dtype)} and shape {self.shape} cannot be read as dtype "
+                           f"{_dtype.of(dtype)}: {error}") from None
+
+
+@view_op(method=False, function=False)
+def reshape_alias(self, size: Size):
+    """A view in another shape of memory that is not in one piece."""
+    return _viewed(self, size, "reshape")
+
+reshape_alias.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
+
+
+@op(method=False, function=False)
+def unsafe_view(self, size: Size):
+    """A view that autograd takes for a result of its own: of memory that nobody else has."""
+    return _reshaped(self, size, "reshape")
+
+unsafe_view.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
+
+
 @composite
-def reshape(self, *shape):
-    shape = shape[0] if len(shape) == 1 and type(shape[0]) is not int else shape
-    return F.view(self, shape)
+def reshape(input, *shape, **named):
+    """The elements in another shape: a view where the memory allows it, else a copy. One size may be -1.
+
+    Raises: RuntimeError where the sizes do not fit. Reference: torch.reshape.
+    """
+    if len(shape) == 1 and type(shape[0]) is tuple:
+        shape = shape[0]
+    else:
+        shape = sizes_of(shape, named, "reshape")
+    if not isinstance(input, Tensor):
+        return input.reshape(shape)
+    array = input._array
+    if array.flags.c_contiguous:
+        return F.view(input, shape)
+    base = _reshaped(array, shape, "reshape").base
+    if base is not None and (base is array or base is array.base):
+        return F.reshape_alias(input, shape)
+    return F.unsafe_view(F.clone(input, memory_format="contiguous_format"), shape)
+
+
+@composite(function=False)
+def view_as(input, other):
+    """input viewed in other's shape. Reference: torch.Tensor.view_as."""
+    return F.view(input, other.shape)
+
+
+
+@composite(function=False)
+def reshape_as(input, other):
+    """input in other's shape. Reference: torch.Tensor.reshape_as."""
+    return F.reshape(input, tuple(other.shape))
+
+
+@composite
+def flatten(input, start_dim=0, end_dim=-1):
+    """The dimensions from start_dim to end_dim as one. Raises RuntimeError where they are in the wrong order. Reference: torch.flatten."""
+    shape = tuple(input.shape)
+    if not shape:
+        return F.reshape(input, (1,))
+    first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
+    if first > last:
+        raise RuntimeError(f"flatten() has invalid args: start_dim {start_dim} cannot come after end_dim {end_dim}")
+    if first == last:
+        return input
+    n = 1
+    for m in shape[first:last + 1]:
+        n *= m
+    return F.reshape(input, (*shape[:first], n, *shape[last + 1:]))
+
+
+@composite
+def unflatten(input, dim, sizes):
+    """One dimension as several, one of which may be -1. Raises RuntimeError unless they multiply to it. Reference: torch.unflatten."""
+    shape = tuple(input.shape)
+    d = wrap_dim(dim, len(shape), "unflatten")
+    sizes = tuple(sizes)
+    known, unknown = 1, sizes.count(-1)
+    for n in sizes:
+        known *= n if n != -1 else 1
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    if unknown > 1 or (known != shape[d] if not unknown else known == 0 or shape[d] % known):
+        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({shape[d]}) in the "
+                           f"input tensor")
+    sizes = tuple([shape[d] // known if n == -1 else n for n in sizes])
+    return F.view(input, (*shape[:d], *sizes, *shape[d + 1:]))
+
+
+@composite
+def ravel(input):
+    """All elements in one dimension. Reference: torch.ravel."""
+    return F.reshape(input, (-1,))
+
+
+# -------------------------------------------------------------------------------------------------------------- broadcasting
+
+def _expanded_size(shape, size):
+    """The sizes that `size` means for a tensor of a shape. Raises RuntimeError where it cannot be broadcast to them."""
+    n = len(size) - len(shape)
+    if n < 0:
+        raise RuntimeError(f"expand: the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions in "
+                           f"the tensor ({len(shape)})")
+    for i, b in enumerate(size):
+        a = shape[i - n] if i >= n else None
+        if b < 0 and (b != -1 or a is None):
+            raise RuntimeError(f"expand: The expanded size of the tensor ({b}) isn't allowed in a leading, non-existing dimension {i}"
+                               if a is None else f"expand: size {b} at dimension {i} must not be negative; -1 keeps a size")
+        if a is not None and b not in (a, -1) and a != 1:
+            raise RuntimeError(f"expand: The expanded size of the tensor ({b}) must match the existing size ({a}) at non-singleton "
+                               f"dimension {i}. Target sizes: {list(size)}. Tensor sizes: {list(shape)}")
+    return tuple([shape[i - n] if b == -1 else operator.index(b) for i, b in enumerate(size)])
 
 
 @view_op(varargs="size")
 def expand(self, size: Size):
-    n = len(size) - self.ndim
-    if self.flags.c_contiguous:
-        st = (0,) * n + tuple([0 if a == 1 and b != 1 else s for a, b, s in zip(self.shape, size[n:], self.strides)])
-        return np.ndarray(size, self.dtype, self, 0, st)
-    return np.broadcast_to(self, size)
+    """A view in which dimensions of size 1, or new ones in front, are repeated without a copy; -1 keeps a size.
 
-expand.vjp(self=lambda grad, self_shape: F.sum_to_size(grad, self_shape))
+    Raises: RuntimeError where the sizes do not fit. Reference: torch.Tensor.expand.
+    """
+    shape = self.shape
+    n = len(size) - len(shape)
+    if shape:
+        for a, b in zip(shape, size[n:], strict=False):
+            if a != b and a != 1 or b < 0:
+                size = _expanded_size(shape, size)
+                break
+        strides = tuple([0 if a == 1 and b != 1 else s for a, b, s in zip(shape, size[n:], self.strides, strict=False)])
+        strides = (0,) * n + strides if n > 0 else strides
+    else:
+        strides = (0,) * n
+    if n and (n < 0 or min(size[:n]) < 0):
+        size = _expanded_size(shape, size)
+    if np is numpy and self.flags.c_contiguous:
+        return np.ndarray(size, self.dtype, self, 0, strides)      # np.broadcast_to takes seven times as long
+    return np.lib.stride_tricks.as_strided(self, size, strides)
+
+expand.vjp(self=lambda grad: grad)           # the edge sums over what was repeated
 
 
-@op(varargs="size")
-def sum_to_size(self, size: Size):
-    lead = self.ndim - len(size)
-    axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(size) if n == 1 and self.shape[i + lead] != 1)
-    return np.add.reduce(self, axes, keepdims=True).reshape(size) if axes else self.reshape(size)
+@composite(function=False)
+def expand_as(input, other):
+    """input expanded to other's shape. Reference: torch.Tensor.expand_as."""
+    return F.expand(input, tuple(other.shape))
 
-sum_to_size.vjp(self=lambda grad, self_shape: F.expand(grad, self_shape))
 
+@composite
+def broadcast_to(input, size):
+    """input expanded to a shape. Reference: torch.broadcast_to."""
+    return F.expand(input, tuple(size))
+
+
+@composite(method=False)
+def broadcast_tensors(*tensors):
+    """The tensors expanded to their common shape. Raises RuntimeError where there is none. Reference: torch.broadcast_tensors."""
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    size = F.broadcast_shapes(*[t.shape for t in tensors])
+    return tuple([F.expand(t, size) for t in tensors])
+
+
+@composite(method=False)
+def broadcast_shapes(*shapes):
+    """The shape that shapes are broadcast to. Raises RuntimeError where there is none. Reference: torch.broadcast_shapes."""
+    size = []
+    for shape in shapes:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        size = [1] * (len(shape) - len(size)) + size
+        for i in range(1, len(shape) + 1):
+            if size[-i] == 1:
+                size[-i] = shape[-i]
+            elif shape[-i] not in (1, size[-i]):
+                raise RuntimeError(f"The size of tensor a ({size[-i]}) must match the size of tensor b ({shape[-i]}) at non-singleton "
+                                   f"dimension {len(size) - i}: shapes {', '.join(map(str, shapes))} cannot be broadcast together")
+    return tuple(size)
+
+
+@composite(function=False)
+def sum_to_size(input, *size):
+    """The sum over the dimensions along which a tensor of this size would be repeated to give input's shape.
+
+    Raises: RuntimeError where it could not. Reference: torch.Tensor.sum_to_size.
+    """
+    size = sizes_of(size, {}, "sum_to_size") if not (len(size) == 1 and type(size[0]) is tuple) else size[0]
+    shape = tuple(input.shape)
+    if shape == size:
+        return input
+    if not size:
+        return F.sum(input)
+    lead = len(shape) - len(size)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(size, shape[lead:], strict=True)):
+        raise RuntimeError(f"sum_to_size: size {list(size)} is not expandable to size {list(shape)}")
+    dims = [d for d, m in enumerate(shape) if d < lead or size[d - lead] == 1 and m != 1]
+    if dims:
+        input = F.sum(input, tuple(dims), True)
+    return F.view(input, size) if lead else input
+
+
+# ---------------------------------------------------------------------------------------------------- the order of dimensions
 
 @view_op()
 def t(self):
+    """A matrix with its dimensions exchanged; fewer dimensions stay. Raises RuntimeError for more than two. Reference: torch.t."""
+    if self.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D; use transpose or mT")
     return self.T
 
 t.vjp(self=lambda grad: F.t(grad))
 
 
 @view_op()
-def slice(self, dim: int = 0, start: int = None, end: int = None, step: int = 1):
-    return self[(_slice(None),) * dim + (_slice(start, end, step),)]
+def transpose(self, dim0: int, dim1: int):
+    """Two dimensions exchanged. Raises IndexError for one that does not exist. Reference: torch.transpose."""
+    try:
+        return self.swapaxes(dim0, dim1)
+    except (IndexError, ValueError):         # NumPy's AxisError is both
+        wrap_dim(dim0, self.ndim, "transpose"), wrap_dim(dim1, self.ndim, "transpose")
+        return self
 
-_slice = __builtins__["slice"]
-
-slice.vjp(self=lambda grad, self_shape, dim, start, end, step: F.slice_backward(grad, self_shape, dim, start, end, step))
-
-
-@op(node="SliceBackwardBackward0", method=False)
-def slice_backward(grad_output, input_sizes: Size, dim: int, start: int, end: int, step: int):
-    z = np.zeros(input_sizes, grad_output.dtype)
-    z[(_slice(None),) * dim + (_slice(start, end, step),)] = grad_output
-    return z
-
-slice_backward.vjp(grad_output=lambda grad, dim, start, end, step: F.slice(grad, dim, start, end, step))
+transpose.vjp(self=lambda grad, dim0, dim1: F.transpose(grad, dim0, dim1))
 
 
-@composite(method=False)
-def getitem(self, key):
-    if type(key) is _slice:
-        return F.slice(self, 0, key.start, key.stop, 1 if key.step is None else key.step)
-    raise NotImplementedError
+@composite
+def swapaxes(input, axis0, axis1):
+    """Two dimensions exchanged. Reference: torch.swapaxes."""
+    return F.transpose(input, axis0, axis1)
+
+
+@composite
+def swapdims(input, dim0, dim1):
+    """Two dimensions exchanged. Reference: torch.swapdims."""
+    return F.transpose(input, dim0, dim1)
+
+
+@view_op(varargs="dims")
+def permute(self, dims: Dims):
+    """The dimensions in another order. Raises RuntimeError unless each is named once. Reference: torch.permute."""
+    try:
+        return self.transpose(dims)
+    except (IndexError, ValueError):
+        if len(dims) != self.ndim:
+            raise RuntimeError(f"permute: number of dimensions in the tensor input does not match the length of the desired ordering of "
+                               f"dimensions: {self.ndim} and {len(dims)}") from None
+        return self.transpose(wrap_dims(dims, self.ndim, "permute"))
+
+permute.vjp(self=lambda grad, dims: F.unpermute(grad, dims))
+
+
+@composite(method=False, function=False)
+def unpermute(grad, dims):
+    """permute undone."""
+    n = len(dims)
+    return F.permute(grad, tuple(sorted(range(n), key=lambda i: dims[i] % n)))
+
+
+@composite(method=False, function=False)
+def T(input):
+    """The dimensions in reverse order. Reference: torch.Tensor.T."""
+    return F.permute(input, tuple(range(input.ndim))[::-1])
+
+
+@composite(method=False, function=False)
+def mT(input):
+    """The last two dimensions exchanged. Raises RuntimeError for fewer. Reference: torch.Tensor.mT."""
+    if input.ndim < 2:
+        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor.")
+    return F.transpose(input, -2, -1)
+
+
+@composite(method=False, function=False)
+def H(input):
+    """A matrix transposed and conjugated. Raises RuntimeError for another number of dimensions. Reference: torch.Tensor.H."""
+    if input.ndim not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor; see mH")
+    return F.adjoint(input) if input.ndim else F.conj(input)
+
+
+@composite(method=False, function=False)
+def mH(input):
+    """The last two dimensions exchanged, the elements conjugated. Reference: torch.Tensor.mH."""
+    return F.adjoint(input)
+
+
+@composite
+def adjoint(input):
+    """The last two dimensions exchanged, the elements conjugated. Raises RuntimeError for fewer. Reference: torch.adjoint."""
+    if input.ndim < 2:
+        raise RuntimeError(f"adjoint: only supported on matrices or batches of matrices, got {input.ndim}-D tensor")
+    turned = F.transpose(input, -2, -1)
+    return F.conj(turned) if input.dtype.kind == "c" else turned
+
+
+@composite
+def movedim(input, source, destination):
+    """Dimensions moved to other places, the others kept in order. Reference: torch.movedim."""
+    if isinstance(source, int) != isinstance(destination, int):
+        raise TypeError(f"movedim: source and destination must both be integers or both tuples, got {source!r} and {destination!r}")
+    n = input.ndim
+    source, destination = wrap_dims(source, n, "movedim source"), wrap_dims(destination, n, "movedim destination")
+    if len(source) != len(destination):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source has {len(source)}, destination {len(destination)}")
+    if not n:
+        return F.alias(input)
+    order = [d for d in range(n) if d not in source]
+    for d, s in sorted(zip(destination, source, strict=True)):
+        order.insert(d, s)
+    return F.permute(input, tuple(order))
+
+
+@composite
+def moveaxis(input, source, destination):
+    """Dimensions moved to other places. Reference: torch.moveaxis."""
+    return F.movedim(input, source, destination)
+
+
+# --------------------------------------------------------------------------------------------------------- dimensions of size 1
+
+@view_op(node="Squeeze", digit=lambda dim: 0 if dim is None else 1 if isinstance(dim, int) else 2)
+def squeeze(self, dim: Dims = None):
+    """Without the dimensions of size 1, or without those of `dim` that have it. Reference: torch.squeeze."""
+    if dim is None:
+        return self.squeeze()
+    if not self.ndim:
+        wrap_dims(dim, 0, "squeeze")
+        return self
+    return self.squeeze(tuple([d for d in wrap_dims(dim, self.ndim, "squeeze") if self.shape[d] == 1]))
+
+squeeze.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
+
+
+@op(node="SqueezeBackward4", method=False, function=False)
+def squeeze_product(self, dim: int):
+    """A product without the dimension of size 1 that a vector was given for it; not a view, as its memory is nobody else's."""
+    return self.squeeze(dim)
+
+squeeze_product.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
+
+
+@view_op()
+def unsqueeze(self, dim: int):
+    """With a dimension of size 1 put in at `dim`. Raises IndexError where that is out of range. Reference: torch.unsqueeze."""
+    return self[(ALL,) * wrap_dim(dim, self.ndim + 1, "unsqueeze") + (None,)]
+
+unsqueeze.vjp(self=lambda grad, dim: F.squeeze(grad, dim))
+
+
+@composite
+def atleast_1d(*tensors):
+    """Tensors with at least one dimension. Reference: torch.atleast_1d."""
+    return _each(tensors, lambda x: F.reshape(x, (1,)) if x.ndim == 0 else x)
+
+
+@composite
+def atleast_2d(*tensors):
+    """Tensors with at least two dimensions. Reference: torch.atleast_2d."""
+    return _each(tensors, lambda x: F.reshape(x, (1, 1)) if x.ndim == 0 else F.unsqueeze(x, 0) if x.ndim == 1 else x)
+
+
+@composite
+def atleast_3d(*tensors):
+    """Tensors with at least three dimensions. Reference: torch.atleast_3d."""
+    return _each(tensors, lambda x: F.reshape(x, (1, 1, 1)) if x.ndim == 0 else F.unsqueeze(F.unsqueeze(x, 0), -1) if x.ndim == 1
+                 else F.unsqueeze(x, -1) if x.ndim == 2 else x)
+
+
+def _each(tensors, function):
+    if len(tensors) == 1:
+        return tuple([function(x) for x in tensors[0]]) if isinstance(tensors[0], (tuple, list)) else function(tensors[0])
+    return tuple([function(x) for x in tensors])
+
+
+# ------------------------------------------------------------------------------------------------------------- copies, dtypes
+
+@view_op(method=False, function=False)
+def alias(self):
+    """The same tensor once more."""
+    return self[...]
+
+alias.vjp(self=lambda grad: grad)
+
+
+@op()
+def clone(self, *, memory_format: str = None):
+    """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
+    return self.copy("C" if memory_format is not None and "contiguous" in str(memory_format) else "K")
+
+clone.vjp(self=lambda grad: grad)
+
+
+@composite(function=False)
+def contiguous(input, memory_format=None):
+    """The tensor itself if its memory is in C order, else a copy that is. Reference: torch.Tensor.contiguous."""
+    if (input._array if isinstance(input, Tensor) else input).flags.c_contiguous:
+        return input
+    return F.clone(input, memory_format="contiguous_format")
+
+
+@op(method=False, function=False, may_be_integer=True)
+def to_copy(self, dtype: DType):
+    """A copy in another dtype; of complex numbers the real part where it is real."""
+    if self.dtype.kind == "c" and numpy.dtype(dtype).kind not in "cb":
+        self = self.real                     # astype would warn
+    return self.astype(dtype)
+
+to_copy.vjp(self=lambda grad: grad)          # the edge casts back
+
+
+class _DeviceCopy(Node):
+    """The history of a copy on another device."""
+
+    __slots__ = ("n0", "i0", "source", "target")
+    arity = 1
+    title = "ToCopyBackward0"
+
+    def apply(self, grad):
+        return None if grad is None else _device.copy(grad, self.source)
+
+    def apply_tensors(self, grad):
+        return None if grad is None else _to_device(grad, self.source)
+
+
+def _to_device(t, where):
+    made = wrap(_device.copy(t._array, where))
+    if t.requires_grad and local.state.enabled:
+        node = _DeviceCopy()
+        node.seq, node._rare = next_seq(), None
+        node.n0, node.i0 = edge_of(t)
+        node.source, node.target = t.device, where
+        made._node, made._nr, made._requires = node, 0, True
+    return made
+
+
+def _is_dtype(value):
+    return isinstance(value, (_dtype.dtype, np.dtype, builtins.type))
+
+
+@composite(function=False)
+def to(input, *args, dtype=None, device=None, other=None, non_blocking=False, copy=False, memory_format=None):
+    """The tensor in another dtype, on another device, or as another tensor is: itself where nothing changes, unless `copy`.
+
+    Call it with a dtype, a device (and a dtype), another Tensor, or by keyword.
+    Raises: RuntimeError for a device that is not there. Reference: torch.Tensor.to.
+    """
+    if args:
+        first, rest = args[0], args[1:]
+        if isinstance(first, Tensor):
+            other = first
+        elif _is_dtype(first):
+            dtype = first
+        else:
+            device = first
+            if rest and (rest[0] is None or _is_dtype(rest[0])):
+                dtype, rest = rest[0] if rest[0] is not None else dtype, rest[1:]
+        copy = rest[1] if len(rest) > 1 else copy
+    if other is not None:
+        dtype, device = other._array.dtype, other.device
+    array = input._array
+    wanted = array.dtype if dtype is None else _dtype.to_numpy(dtype)
+    where = input.device if device is None else _device.resolve(device)
+    if wanted != array.dtype:
+        input, copy = F.to_copy(input, wanted), False
+    if where != input.device:
+        return _to_device(input, where)
+    return F.to_copy(input, wanted) if copy else input
+
+
+@composite(function=False)
+def type_as(input, other):
+    """input in other's dtype, on its device. Reference: torch.Tensor.type_as."""
+    return F.to(input, other)
+
+
+@composite(function=False)
+def cpu(input, memory_format=None):
+    """The tensor in host memory. Reference: torch.Tensor.cpu."""
+    return F.to(input, device=_device.CPU)
+
+
+@composite(function=False)
+def cuda(input, device=None, non_blocking=False, memory_format=None):
+    """The tensor on a CUDA device, by default the current one. Reference: torch.Tensor.cuda."""
+    return F.to(input, device="cuda" if device is None else device)
+
+
+def _conversion(name, wanted):
+    def convert(input, memory_format=None):
+        array = input._array
+        return input if array.dtype is wanted.dtype else F.to(input, wanted)
+    convert.__name__ = convert.__qualname__ = name
+    convert.__doc__ = f"The tensor as {wanted}. Reference: torch.Tensor.{name}."
+    composite(method=True, function=False)(convert)
+
+
+for _name in ("bool", "uint8", "int8", "short", "int", "long", "half", "bfloat16", "float", "double", "cfloat", "cdouble"):
+    if getattr(_dtype, _name) is not None:
+        _conversion({"uint8": "byte", "int8": "char"}.get(_name, _name), getattr(_dtype, _name))
+
+_TYPES = {"FloatTensor": _dtype.float32, "DoubleTensor": _dtype.float64, "HalfTensor": _dtype.float16, "ByteTensor": _dtype.uint8,
+          "CharTensor": _dtype.int8, "ShortTensor": _dtype.int16, "IntTensor": _dtype.int32, "LongTensor": _dtype.int64,
+          "BoolTensor": _dtype.bool, "BFloat16Tensor": _dtype.bfloat16, "ComplexFloatTensor": _dtype.complex64,
+          "ComplexDoubleTensor": _dtype.complex128}
+
+
+def _type(input, dtype=None, non_blocking=False):
+    """The name of the tensor's type; with a dtype or such a name, the tensor in it. Reference: torch.Tensor.type."""
+    place = "torch." if input.device.type == "cpu" else "torch.cuda."
+    if dtype is None:
+        return next((place + name for name, d in _TYPES.items() if d is not None and d.dtype == input._array.dtype),
+                    place + str(input.dtype).removeprefix("torch."))
+    if isinstance(dtype, str):
+        found = _TYPES.get(dtype.removeprefix("torch.").removeprefix("cuda."))
+        if found is None:
+            raise ValueError(f"invalid type: {dtype!r}; the types are {', '.join('torch.' + name for name in _TYPES)}")
+        dtype = found
+    return F.to(input, dtype)
+
+
+_type.__name__ = "type"
+composite(method=True, function=False)(_type)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from autograd_gpu import device as _device
 from autograd_gpu.base import Tensor, View, version, wrap
-from autograd_gpu.engine.node import Node, edge_of, next_seq, rare_of
+from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 
 
 def replay(array, steps):
@@ -42,7 +42,6 @@ class _OfBase(Node):
     __slots__ = ("steps", "shape", "strides", "dtype")
 
     def _set(self, base, steps):
-        self.seq, self._rare = next_seq(), None
         self.steps = steps
         self.shape, self.strides, self.dtype = base._array.shape, base._array.strides, base._array.dtype
 
@@ -122,7 +121,7 @@ def refresh(t: Tensor) -> None:
     base = view.base
     if not base._requires:
         return
-    node = AsStrided()
+    node = new_node(AsStrided)
     node._set(base, view.steps)
     node.n0, node.i0 = edge_of(base)
     t._node, t._nr, t._requires = node, 0, True
@@ -136,7 +135,7 @@ def set_history(t: Tensor, node, nr) -> None:
         t._node, t._nr, t._requires = node, nr, True
         return
     base = t._view.base
-    copy = CopySlices()
+    copy = new_node(CopySlices)
     copy._set(base, t._view.steps)
     copy.inner = node
     copy.edge_list = (edge_of(base), *node.edges()[1:])

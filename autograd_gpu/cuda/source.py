@@ -1,0 +1,22 @@
+"""The CUDA text of kernels/, wherever the package was installed from."""
+from __future__ import annotations
+
+import functools
+import pathlib
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")            # in a wheel; beside the package, in a checkout
+
+
+@functools.cache
+def kernel_text(name: str) -> str:
+    """The text of a file of kernels/, by its name: kernel_text("prelude.cuh").
+
+    Raises FileNotFoundError where no such file is installed, naming the folders that were searched.
+    """
+    for folder in FOLDERS:
+        path = folder / name
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise FileNotFoundError(f"kernel_text: there is no file {name!r} in {' or '.join(str(f) for f in FOLDERS)}: install the package "
+                            f"again, from a wheel or from a whole checkout")

@@ -1,0 +1,492 @@
+"""Parts of tensors and tensors made of parts: select, slice, split, join, diagonals, triangles, repetition, reversal."""
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.op import view as view_op
+from autograd_gpu.ops.shape import ALL, numpy, sizes_of, wrap_dim, wrap_dims
+from autograd_gpu.ops.shape import _slice as _range
+
+# --------------------------------------------------------------------------------------------------------------- one dimension
+
+@view_op()
+def select(self, dim: int, index: int):
+    """The part at one index of a dimension. Raises IndexError where there is no such index. Reference: torch.select."""
+    try:
+        if dim == 0:
+            return self[index, ...]
+        return self[(ALL,) * wrap_dim(dim, self.ndim, "select") + (index, ...)]
+    except IndexError:
+        if not self.ndim:
+            raise IndexError("select: invalid index of a 0-dim tensor; use tensor.item() to convert it to a number") from None
+        n = self.shape[wrap_dim(dim, self.ndim, "select")]
+        raise IndexError(f"select: index {index} is out of bounds for dimension {dim} with size {n}") from None
+
+select.vjp(self=lambda grad, self_shape, dim, index: F.select_backward(grad, self_shape, dim, index))
+
+
+@op(method=False, function=False)
+def select_backward(grad_output, input_sizes: Size, dim: int, index: int):
+    """Zeros but for the part that select takes."""
+    made = np.zeros(input_sizes, grad_output.dtype)
+    made[(ALL,) * (dim % len(input_sizes)) + (index,)] = grad_output
+    return made
+
+select_backward.vjp(grad_output=lambda grad, dim, index: F.select(grad, dim, index))
+
+
+@view_op(method=False, function=False)
+def slice(self, dim: int = 0, start: int = None, end: int = None, step: int = 1):
+    """Every step-th part of a dimension from start to end, end not included."""
+    if step is not None and step < 1:
+        raise ValueError(f"slice: step must be greater than zero, got {step}; flip() reverses" if step else "slice step cannot be zero")
+    if dim == 0 and self.ndim:
+        return self[start:end:step]
+    if not self.ndim:
+        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+    return self[(ALL,) * wrap_dim(dim, self.ndim, "slice") + (_range(start, end, step),)]
+
+slice.vjp(self=lambda grad, self_shape, dim, start, end, step: F.slice_backward(grad, self_shape, dim, start, end, step))
+
+
+@op(method=False, function=False)
+def slice_backward(grad_output, input_sizes: Size, dim: int, start: int, end: int, step: int):
+    """Zeros but for the part that slice takes."""
+    made = np.zeros(input_sizes, grad_output.dtype)
+    made[(ALL,) * (dim % len(input_sizes)) + (_range(start, end, step),)] = grad_output
+    return made
+
+slice_backward.vjp(grad_output=lambda grad, dim, start, end, step: F.slice(grad, dim, start, end, step))
+
+
+@composite
+def narrow(input, dim, start, length):
+    """`length` parts of a dimension from start on. Raises RuntimeError where it has fewer. Reference: torch.narrow."""
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    n = input.shape[wrap_dim(dim, input.ndim, "narrow")]
+    start = start.item() if isinstance(start, Tensor) else operator.index(start)
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
+    if not -n <= start <= n:
+        raise IndexError(f"narrow: start out of range (expected to be in range of [{-n}, {n}], but got {start})")
+    start = start + n if start < 0 else start
+    if start + length > n:
+        raise RuntimeError(f"narrow: start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return F.slice(input, dim, start, start + length, 1)
+
+
+# ------------------------------------------------------------------------------------------------------------------- splitting
+
+@view_op(many=True)
+def unbind(self, dim: int = 0):
+    """The parts of a dimension, as a tuple of views. Raises IndexError for a 0-d tensor. Reference: torch.unbind."""
+    if not self.ndim:
+        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
+    before = (ALL,) * wrap_dim(dim, self.ndim, "unbind")
+    return [self[(*before, i, ...)] for i in range(self.shape[len(before)])]
+
+unbind.vjp(self=lambda grads, dim: F.stack(grads, dim))
+
+
+@view_op(many=True, node="SplitBackward0", method=False, function=False)
+def split_equal(self, split_size: int, dim: int = 0):
+    """Parts of one size, the last possibly smaller."""
+    n, before = _to_split(self, dim)
+    if split_size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+    if split_size == 0 and n:
+        raise RuntimeError(f"split: split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
+    return [self[(*before, _range(i, i + split_size))] for i in range(0, max(n, 1), split_size or 1)]
+
+split_equal.vjp(self=lambda grads, dim: F.cat(grads, dim))
+
+
+@view_op(many=True)
+def split_with_sizes(self, split_sizes: Dims, dim: int = 0):
+    """Parts of the given sizes. Raises RuntimeError unless they add up to the dimension's. Reference: torch.split_with_sizes."""
+    n, before = _to_split(self, dim)
+    if any(m < 0 for m in split_sizes):
+        raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(split_sizes)}")
+    made, at = [], 0
+    for m in split_sizes:
+        made.append(self[(*before, _range(at, at + m))])
+        at += m
+    if at != n:
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got "
+                           f"split_sizes={list(split_sizes)}")
+    return made
+
+split_with_sizes.vjp(self=lambda grads, dim: F.cat(grads, dim))
+
+
+def _to_split(array, dim):
+    if not array.ndim:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = wrap_dim(dim, array.ndim, "split")
+    return array.shape[d], (ALL,) * d
+
+
+@composite
+def split(tensor, split_size_or_sections=None, dim=0, *, split_size=None):
+    """Views of the parts of a dimension: of one size (the last may be smaller), or of the sizes in a list. Reference: torch.split."""
+    sizes = split_size if split_size_or_sections is None else split_size_or_sections
+    if hasattr(sizes, "__index__") and not isinstance(sizes, (tuple, list)):
+        return F.split_equal(tensor, operator.index(sizes), dim)
+    return F.split_with_sizes(tensor, tuple(sizes), dim)
+
+
+@composite
+def chunk(input, chunks, dim=0):
+    """At most `chunks` views of parts of one size, the last possibly smaller. Reference: torch.chunk."""
+    if not input.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks < 1:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    n = input.shape[wrap_dim(dim, input.ndim, "chunk")]
+    size = -(-n // chunks)
+    return F.split_equal(input, size, dim) if size else F.split_with_sizes(input, (0,) * chunks, dim)
+
+
+@composite
+def tensor_split(input, indices_or_sections=None, dim=0, *, sections=None, indices=None):
+    """Views of a dimension's parts: `sections` of nearly one size, or cut at indices. Reference: torch.tensor_split."""
+    cut = next((c for c in (indices_or_sections, sections, indices) if c is not None), None)
+    if not input.ndim:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    n = input.shape[wrap_dim(dim, input.ndim, "tensor_split")]
+    if isinstance(cut, Tensor):
+        if cut.ndim > 1 or cut.dtype.kind != "i":
+            raise RuntimeError(f"tensor_split: expected tensor_indices_or_sections to be a 0-d or 1-d int64 tensor, got {cut.ndim}-d, "
+                               f"{cut.dtype}")
+        cut = cut.tolist()
+    if isinstance(cut, int):
+        if cut < 1:
+            raise RuntimeError(f"tensor_split: number of sections must be larger than 0, got {cut}")
+        cut = [i * (n // cut) + min(i, n % cut) for i in range(1, cut)]
+    edges = [0, *cut, n]
+    return tuple([F.slice(input, dim, a, b, 1) for a, b in zip(edges, edges[1:], strict=False)])
+
+
+def _split_along(name, of):
+    def function(input, indices_or_sections=None, *, sections=None, indices=None):
+        cut = next((c for c in (indices_or_sections, sections, indices) if c is not None), None)
+        dim = of(input.ndim)
+        if dim >= input.ndim:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {max(dim, 0) + 1} dimension, but got a tensor with "
+                               f"{input.ndim} dimensions!")
+        if isinstance(cut, int) and (cut < 1 or input.shape[dim] % cut):
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
+                               f"{input.shape[dim]} is not divisible by the split_size {cut}!")
+        return F.tensor_split(input, cut, dim)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"tensor_split along one dimension, into equal parts. Reference: torch.{name}."
+    composite(function)
+
+
+_split_along("hsplit", lambda ndim: 1 if ndim > 1 else 0)
+_split_along("vsplit", lambda ndim: 0 if ndim > 1 else 1)
+_split_along("dsplit", lambda ndim: 2)
+
+
+# --------------------------------------------------------------------------------------------------------------------- joining
+
+@op(method=False)
+def cat(tensors: Sequence[Tensor], dim: int = 0):
+    """The tensors joined along a dimension that they have; 1-d empty ones are left out.
+
+    Dtype: torch.result_type of all.
+    Raises: ValueError for none, RuntimeError where the other sizes differ or a tensor is 0-d. Reference: torch.cat.
+    """
+    if not tensors:
+        raise ValueError("cat: expected a non-empty list of Tensors")
+    first = tensors[0]
+    dtype = first.dtype
+    for a in tensors:
+        if a.dtype is not dtype:
+            dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
+            break
+    kept = [a for a in tensors if a.ndim != 1 or a.shape[0]] if any([a.shape == (0,) for a in tensors]) else tensors
+    if not kept:
+        wrap_dim(dim, 1, "cat")
+        return np.zeros((0,), dtype)
+    d = wrap_dim(dim, kept[0].ndim, "cat")
+    try:
+        return np.concatenate(kept, d, dtype=dtype, casting="unsafe")
+    except ValueError:
+        for i, a in enumerate(tensors):
+            if not a.ndim:
+                raise RuntimeError(f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated; use stack") from None
+            if a.ndim != kept[0].ndim:
+                raise RuntimeError(f"cat: Tensors must have same number of dimensions: got {kept[0].ndim} and {a.ndim}") from None
+        raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {dim}, got shapes "
+                           f"{', '.join(str(a.shape) for a in tensors)}") from None
+
+
+@cat.vjp_shared("tensors")
+def _cat_gradients(needs, grad, tensors_shape, dim):
+    return F.cat_backward(grad, tensors_shape, dim)
+
+
+@composite(method=False, function=False)
+def cat_backward(grad, shapes, dim):
+    """Each joined tensor's part of the gradient; None for those left out."""
+    kept = [tuple(s) != (0,) or grad.ndim == 1 for s in shapes]
+    parts = iter(F.split_with_sizes(grad, [s[dim] for s, k in zip(shapes, kept, strict=True) if k], dim))
+    return [next(parts) if k else None for k in kept]
+
+
+@composite(method=False)
+def concat(tensors, dim=0, *, axis=None):
+    """cat under another name. Reference: torch.concat."""
+    return F.cat(tensors, dim if axis is None else axis)
+
+
+@composite(method=False)
+def concatenate(tensors, dim=0, *, axis=None):
+    """cat under another name. Reference: torch.concatenate."""
+    return F.cat(tensors, dim if axis is None else axis)
+
+
+@op(method=False)
+def stack(tensors: Sequence[Tensor], dim: int = 0):
+    """Tensors of one shape joined along a new dimension. Raises RuntimeError for other shapes, or none. Reference: torch.stack."""
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty list of Tensors")
+    shape, dtype = tensors[0].shape, tensors[0].dtype
+    d = wrap_dim(dim, len(shape) + 1, "stack")
+    for i, a in enumerate(tensors):
+        if a.shape != shape:
+            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(a.shape)} at entry "
+                               f"{i}")
+        if a.dtype is not dtype:
+            dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
+    before = (ALL,) * d + (None,)
+    return np.concatenate([a[before] for a in tensors], d, dtype=dtype, casting="unsafe")
+
+
+@stack.vjp_shared("tensors")
+def _stack_gradients(needs, grad, dim):
+    return F.unbind(grad, dim)
+
+
+@composite(method=False)
+def hstack(tensors):
+    """The tensors joined along their second dimension, 1-d ones along their only one. Reference: torch.hstack."""
+    tensors = F.atleast_1d(tuple(tensors))
+    return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
+
+
+@composite(method=False)
+def vstack(tensors):
+    """The tensors, at least 2-d, joined along the first dimension. Reference: torch.vstack."""
+    return F.cat(F.atleast_2d(tuple(tensors)), 0)
+
+
+@composite(method=False)
+def row_stack(tensors):
+    """vstack under another name. Reference: torch.row_stack."""
+    return F.vstack(tensors)
+
+
+@composite(method=False)
+def dstack(tensors):
+    """The tensors, at least 3-d, joined along the third dimension. Reference: torch.dstack."""
+    return F.cat(F.atleast_3d(tuple(tensors)), 2)
+
+
+@composite(method=False)
+def column_stack(tensors):
+    """1-d tensors as columns and matrices joined along the second dimension. Reference: torch.column_stack."""
+    return F.cat([F.reshape(t, (-1, 1)) if t.ndim < 2 else t for t in tensors], 1)
+
+
+@composite(method=False)
+def meshgrid(*tensors, indexing="ij"):
+    """1-d tensors, each expanded over the others' sizes. Reference: torch.meshgrid, with indexing "ij" unless given."""
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty list of Tensors")
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing!r}')
+    for t in tensors:
+        if t.ndim > 1:
+            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got a tensor with {t.ndim} dimensions")
+    swap = indexing == "xy" and len(tensors) > 1
+    tensors = [tensors[1], tensors[0], *tensors[2:]] if swap else list(tensors)
+    size = tuple([t.shape[0] if t.ndim else 1 for t in tensors])
+    n = len(size)
+    grids = [F.expand(F.view(t, tuple([-1 if j == i else 1 for j in range(n)])), size) for i, t in enumerate(tensors)]
+    grids = [F.transpose(g, 0, 1) for g in grids] if swap else grids
+    return tuple([grids[1], grids[0], *grids[2:]] if swap else grids)
+
+
+# ------------------------------------------------------------------------------------------------------ diagonals and triangles
+
+@view_op()
+def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1):
+    """A view of the diagonals over two dimensions, as the last one; `offset` above the main one. Reference: torch.diagonal."""
+    a, b = wrap_dim(dim1, self.ndim, "diagonal"), wrap_dim(dim2, self.ndim, "diagonal")
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    part = self.diagonal(offset, a, b)
+    if np is numpy:
+        part.flags.writeable = self.flags.writeable      # NumPy's is read-only for no reason of memory
+    return part
+
+diagonal.vjp(self=lambda grad, self_shape, offset, dim1, dim2: F.diagonal_backward(grad, self_shape, offset, dim1, dim2))
+
+
+@op(node="DiagonalBackward0_copy", method=False)
+def diagonal_copy(self, offset: int = 0, dim1: int = 0, dim2: int = 1):
+    """diagonal, copied. Reference: torch.diagonal_copy."""
+    return F.diagonal(self, offset, dim1, dim2).copy()
+
+diagonal_copy.vjp(self=lambda grad, self_shape, offset, dim1, dim2: F.diagonal_backward(grad, self_shape, offset, dim1, dim2))
+
+
+@op(method=False, function=False)
+def diagonal_backward(grad_output, input_sizes: Size, offset: int, dim1: int, dim2: int):
+    """Zeros but for the diagonals."""
+    made = np.zeros(input_sizes, grad_output.dtype)
+    F.diagonal(made, offset, dim1, dim2)[...] = grad_output
+    return made
+
+diagonal_backward.vjp(grad_output=lambda grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2))
+
+
+@op()
+def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1):
+    """The last dimension as the diagonals of matrices of zeros. Reference: torch.diag_embed."""
+    n = self.ndim + 1
+    a, b = wrap_dim(dim1, n, "diag_embed"), wrap_dim(dim2, n, "diag_embed")
+    if a == b:
+        raise RuntimeError(f"diag_embed: diagonal dimensions cannot be identical {dim1}, {dim2}")
+    if not self.ndim:
+        raise IndexError("diag_embed: Dimension out of range, expected a tensor with at least one dimension")
+    size = list(self.shape[:-1])
+    for d in sorted((a, b)):
+        size.insert(d, self.shape[-1] + abs(offset))
+    return F.diagonal_backward(self, tuple(size), offset, a, b)
+
+diag_embed.vjp(self=lambda grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2))
+
+
+@composite
+def diagflat(input, offset=0):
+    """All elements as the diagonal of a matrix of zeros. Reference: torch.diagflat."""
+    return F.diag_embed(F.reshape(input, (-1,)), offset)
+
+
+@composite
+def diag(input, diagonal=0):
+    """A matrix with a 1-d tensor as its diagonal; a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.diag."""
+    if input.ndim == 1:
+        return F.diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    return F.diagonal_copy(input, diagonal)
+
+
+@op(inplace=True)
+def tril(self, diagonal: int = 0):
+    """Matrices with zeros above a diagonal. Raises RuntimeError for fewer than two dimensions. Reference: torch.tril."""
+    if self.ndim < 2:
+        raise RuntimeError(f"tril: input tensor must have at least 2 dimensions, got {self.ndim}")
+    return np.tril(self, diagonal)
+
+tril.vjp(self=lambda grad, diagonal: F.tril(grad, diagonal))
+
+
+@op(inplace=True)
+def triu(self, diagonal: int = 0):
+    """Matrices with zeros below a diagonal. Raises RuntimeError for fewer than two dimensions. Reference: torch.triu."""
+    if self.ndim < 2:
+        raise RuntimeError(f"triu: input tensor must have at least 2 dimensions, got {self.ndim}")
+    return np.triu(self, diagonal)
+
+triu.vjp(self=lambda grad, diagonal: F.triu(grad, diagonal))
+
+
+# ------------------------------------------------------------------------------------------------------ reversal and repetition
+
+@op(varargs="dims")
+def flip(self, dims: Dims):
+    """A copy with dimensions reversed. Raises RuntimeError where one is named twice. Reference: torch.flip."""
+    dims = wrap_dims(dims, self.ndim, "flip")
+    if not self.ndim:
+        return self.copy()
+    back = _range(None, None, -1)
+    return np.ascontiguousarray(self[tuple([back if d in dims else ALL for d in range(self.ndim)])])
+
+flip.vjp(self=lambda grad, dims: F.flip(grad, dims))
+
+
+@composite
+def fliplr(input):
+    """The second dimension reversed. Reference: torch.fliplr."""
+    if input.ndim < 2:
+        raise RuntimeError(f"fliplr: Input must be >= 2-d, got {input.ndim}-d")
+    return F.flip(input, (1,))
+
+
+@composite
+def flipud(input):
+    """The first dimension reversed. Reference: torch.flipud."""
+    if input.ndim < 1:
+        raise RuntimeError("flipud: Input must be >= 1-d, got 0-d")
+    return F.flip(input, (0,))
+
+
+@op(method=False, function=False, node="RollBackward0")
+def roll_dims(self, shifts: Dims, dims: Dims):
+    """Elements shifted along dimensions, those pushed out at the end put in front."""
+    return np.roll(self, tuple(shifts), tuple(dims)) if len(dims) else np.roll(self, shifts[0])
+
+roll_dims.vjp(self=lambda grad, shifts, dims: F.roll_dims(grad, [-s for s in shifts], dims))
+
+
+@composite
+def roll(input, shifts, dims=()):
+    """Elements shifted along dimensions, or in all as one, those pushed out at the end put in front. Reference: torch.roll."""
+    shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    dims = (dims,) if isinstance(dims, int) else tuple(dims or ())
+    if not shifts:
+        raise RuntimeError("roll: `shifts` required")
+    if len(shifts) != len(dims) and (dims or len(shifts) != 1):
+        raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(dims)}")
+    return F.roll_dims(input, shifts, tuple([wrap_dim(d, input.ndim, "roll") for d in dims]) if input.ndim else ())
+
+
+@op(function=False, varargs="repeats")
+def repeat(self, repeats: Size):
+    """Copies of the tensor side by side, so many along each dimension. Reference: torch.Tensor.repeat."""
+    if len(repeats) < self.ndim:
+        raise RuntimeError(f"repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
+                           f"{len(repeats)} and {self.ndim}")
+    if any(r < 0 for r in repeats):
+        raise RuntimeError(f"repeat: Trying to create tensor with negative dimension: repeats {list(repeats)}")
+    return np.tile(self, tuple(repeats))
+
+repeat.vjp(self=lambda grad, self_shape, repeats: F.repeat_backward(grad, self_shape, repeats))
+
+
+@composite(method=False, function=False)
+def repeat_backward(grad, shape, repeats):
+    """The sum over the copies."""
+    shape = (1,) * (len(repeats) - len(shape)) + tuple(shape)
+    size = [m for r, n in zip(repeats, shape, strict=True) for m in (r, n)]
+    return F.sum(F.reshape(grad, tuple(size)), tuple(range(0, len(size), 2))) if size else grad
+
+
+@composite
+def tile(input, *dims, **named):
+    """Copies of the tensor side by side; a missing number in front is 1. Reference: torch.tile."""
+    dims = sizes_of(dims, named, "tile")
+    return F.repeat(input, (1,) * (input.ndim - len(dims)) + dims)

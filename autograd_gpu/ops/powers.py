@@ -1,0 +1,155 @@
+"""Powers and roots: each element from the elements at its place."""
+from __future__ import annotations
+
+import math
+from numbers import Number
+
+import numpy as np
+
+from autograd_gpu.base import Tensor
+from autograd_gpu.ops.elementwise import NOT_NUMBER, beside, refuse
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, elementwise
+
+
+def _plain(value):
+    """A number as Python's int, float or complex; anything else as it is."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, bool) else value
+
+
+def _integer_power(self, exponent):
+    """A power of integers: where the exponent is negative, what truncating the fraction leaves."""
+    if self.dtype.kind == exponent.dtype.kind == "b":
+        refuse("pow", self, "b")
+    below = exponent < 0
+    if not below.any():
+        return np.power(self, exponent)
+    unit = np.where(self == 1, 1, np.where(self == -1, 1 - 2 * (exponent & 1), 0))
+    return np.where(below, unit, np.power(self, np.where(below, 0, exponent))).astype(np.result_type(self, exponent))
+
+
+@elementwise(node="PowBackward0", divert={NOT_NUMBER.format("exponent"): "pow_other"})
+def pow(self, exponent: Number):
+    """self to the power of exponent, which may be a number or a Tensor; either operand may be the number.
+
+    Raises: RuntimeError for integers to a negative integer power. Reference: torch.pow.
+    """
+    if self.dtype.kind in "biu":
+        self = beside(self, exponent)
+        if self.dtype.kind in "iu" and exponent < 0:
+            raise RuntimeError(f"pow: Integers to negative integer powers are not allowed, got exponent {exponent}: convert the "
+                               f"tensor to a floating dtype first")
+    if exponent == 2:
+        return np.multiply(self, self)
+    if exponent == 3:
+        return self * self * self
+    if exponent == 0.5:
+        return np.sqrt(self)
+    if exponent == -1:
+        return np.reciprocal(self)
+    if exponent == -0.5:
+        return np.reciprocal(np.sqrt(self))
+    return np.power(self, exponent)
+
+pow.vjp(self=lambda grad, self, exponent: F.pow_grad(grad, self, exponent))
+
+
+@composite(method=False, function=False)
+def pow_grad(grad, self, exponent):
+    """The derivative of self ** exponent for a number: 0 where the exponent is 0, also at 0."""
+    if exponent == 2:
+        return grad * (F.conj(self) * 2)
+    if exponent == 0:
+        return F.no_gradient(grad)
+    return grad * F.conj(exponent * F.pow(self, exponent - 1))
+
+
+@composite(method=False, function=False)
+def pow_other(self, exponent):
+    """pow of a Tensor or a number to a Tensor, or to a number of another type."""
+    exponent, self = _plain(exponent), _plain(self)
+    if isinstance(exponent, (int, float, complex)):
+        return F.pow(self, exponent)
+    if isinstance(self, (int, float, complex)) and isinstance(exponent, Tensor):
+        return F.pow_base(self, exponent)
+    if not isinstance(exponent, (Tensor, np.ndarray)) and hasattr(type(exponent), "__rpow__"):
+        return NotImplemented
+    return F.pow_tensors(self, exponent)
+
+
+@elementwise(node="PowBackward1", method=False, function=False)
+def pow_tensors(self, exponent):
+    """self ** exponent for Tensors."""
+    if self.dtype.kind in "biu" and exponent.dtype.kind in "biu":
+        return _integer_power(self, exponent)
+    return np.power(self, exponent)
+
+pow_tensors.vjp(
+    self=lambda grad, self, exponent: F.where(exponent == 0, 0, grad * F.conj(exponent * F.pow_tensors(self, exponent - 1))),
+    exponent=lambda grad, self, exponent, result: F.where(
+        (self == 0) & (F.real(exponent) >= 0), 0, grad * F.conj(result * F.log(self))))
+
+
+@elementwise(node="PowBackward2", method=False, function=False, inplace=False)
+def pow_base(base: Number, exponent):
+    """base ** exponent with a number as the base."""
+    exponent = beside(exponent, base)
+    if exponent.dtype.kind in "iu":
+        return _integer_power(np.asarray(base, exponent.dtype), exponent)
+    return np.power(base, exponent)
+
+pow_base.vjp(exponent=lambda grad, base, exponent, result: F.pow_base_grad(grad, base, exponent, result))
+
+
+@composite(method=False, function=False)
+def pow_base_grad(grad, base, exponent, result):
+    """The derivative of base ** exponent: 0 at base 0 as far as the power itself is finite."""
+    if base == 0:
+        return F.where(F.real(exponent) >= 0, 0, grad * (result * -math.inf))
+    log = np.log(base + 0j).item() if isinstance(base, complex) else math.log(base) if base > 0 else math.nan
+    return F.times_conj(grad * F.conj(result), log)
+
+
+@composite(method=False, function=False)
+def rpow(self, other):
+    """other ** self."""
+    return F.pow_other(other, self)
+
+
+@composite(inplace=True)
+def square(self):
+    """self * self. Reference: torch.square."""
+    return F.pow(self, 2)
+
+
+@composite(inplace=True)
+def float_power(self, exponent):
+    """self ** exponent in float64 or complex128. Reference: torch.float_power."""
+    wide = np.dtype(np.complex128 if any(isinstance(x, complex) or (isinstance(x, Tensor) and x._array.dtype.kind == "c")
+                                         for x in (self, exponent)) else np.float64)
+    return F.pow(*[x.to(wide) if isinstance(x, Tensor) else x for x in (self, exponent)])
+
+
+@elementwise(cuda="sqrt(self)", to_float=True, domain=(0.1, 2))
+def sqrt(self):
+    """The square root. Reference: torch.sqrt."""
+    return np.sqrt(self)
+
+sqrt.vjp(self=lambda grad, result: grad / (2 * F.conj(result)))
+
+
+@elementwise(to_float=True, domain=(0.1, 2))
+def rsqrt(self):
+    """1 / sqrt(self). Reference: torch.rsqrt."""
+    return np.reciprocal(np.sqrt(self))
+
+rsqrt.vjp(self=lambda grad, result: -0.5 * grad * F.conj(result * result * result))
+
+
+@elementwise(to_float=True)
+def hypot(self, other):
+    """sqrt(self² + other²). Reference: torch.hypot."""
+    return np.hypot(self, other)
+
+hypot.vjp(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result))

@@ -1,0 +1,334 @@
+"""Statistics: variances, logsumexp, norms; products, running sums and running products."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.ops.creation import ones_like
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.reduce import accumulator, dim_of, dims_of
+
+
+# -------------------------------------------------------------------------------------------------------------- statistics
+
+def _statistic(name, make):
+    """var, std and their kin: the positional forms (dim, unbiased, keepdim) and (unbiased) beside the keyword `correction`."""
+    def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
+        if isinstance(dim, bool):
+            if unbiased is not None:
+                raise TypeError(f"{name}(): unbiased given twice, as {dim} and {unbiased}")
+            dim, unbiased = None, dim
+        if unbiased is not None:
+            if correction is not None:
+                raise TypeError(f"{name}(): got both unbiased and correction; unbiased={unbiased} is correction={int(unbiased)}")
+            correction = int(unbiased)
+        return make(input, dim, 1 if correction is None else correction, keepdim)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (f"{name} over `dim`, divided by the count less `correction` (1; `unbiased=False`: 0).\n\n"
+                        f"    Raises: RuntimeError for integers and bools. Reference: torch.{name}.")
+    return composite(function)
+
+
+_statistic("var", lambda *a: F.var_correction(*a))
+_statistic("std", lambda *a: F.std_correction(*a))
+_statistic("var_mean", lambda *a: tuple(F.var_mean_correction(*a)))
+_statistic("std_mean", lambda *a: tuple(F.std_mean_correction(*a)))
+
+
+@composite(method=False, function=False)
+def variance(name, self, dim, correction):
+    """(variance, mean) with kept dimensions, in the accumulator's dtype."""
+    if _dtype.category(self.dtype) not in "fc":
+        raise RuntimeError(f"{name}: std and var only support floating point and complex dtypes, got {_dtype.of(self.dtype)}")
+    dims = dims_of(name, dim, self.ndim)
+    n = math.prod([self.shape[d] for d in dims])
+    self = self.astype(accumulator(self.dtype), copy=False)
+    mean = np.add.reduce(self, dims, None, None, True) / n
+    off = self - mean
+    square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
+    total = np.add.reduce(square, dims, None, None, True)
+    return total / np.asarray(n - correction if n > correction else 0, total.dtype), mean
+
+
+@composite(method=False, function=False)
+def unkept(x, shape, dim, keepdim, dtype):
+    """A result with kept dimensions as it is to be returned."""
+    dims = dims_of("reduction", dim, len(shape))
+    x = np.asarray(x).astype(dtype, copy=False)
+    return x if keepdim else x.reshape([n for i, n in enumerate(shape) if i not in dims])
+
+
+@op(node="VarBackward0", method=False, function=False)
+def var_correction(self, dim: Dims, correction: Number, keepdim: bool):
+    """The variance."""
+    var, _ = F.variance("var", self, dim, correction)
+    return F.unkept(var, self.shape, dim, keepdim, self.real.dtype)
+
+var_correction.vjp(self=lambda grad, self, dim, correction, keepdim: F.var_backward(grad, self, dim, correction, keepdim))
+
+
+@op(node="StdBackward0", method=False, function=False)
+def std_correction(self, dim: Dims, correction: Number, keepdim: bool):
+    """The standard deviation."""
+    var, _ = F.variance("std", self, dim, correction)
+    return F.unkept(np.sqrt(var), self.shape, dim, keepdim, self.real.dtype)
+
+std_correction.vjp(self=lambda grad, self, result, dim, correction, keepdim:
+                   F.var_backward(F.where(result == 0, 0, grad / (result * 2)), self, dim, correction, keepdim))
+
+
+@op(node="VarMeanBackward0", outputs=("var", "mean"), method=False, function=False)
+def var_mean_correction(self, dim: Dims, correction: Number, keepdim: bool):
+    """The variance and the mean."""
+    var, mean = F.variance("var_mean", self, dim, correction)
+    return (F.unkept(var, self.shape, dim, keepdim, self.real.dtype), F.unkept(mean, self.shape, dim, keepdim, self.dtype))
+
+var_mean_correction.vjp(self=lambda grad_var, grad_mean, self, dim, correction, keepdim:
+                        F.var_backward(grad_var, self, dim, correction, keepdim)
+                        + F.spread(grad_mean / F.count(self.shape, dim), self.shape, dim, keepdim))
+
+
+@op(node="StdMeanBackward0", outputs=("std", "mean"), method=False, function=False)
+def std_mean_correction(self, dim: Dims, correction: Number, keepdim: bool):
+    """The standard deviation and the mean."""
+    var, mean = F.variance("std_mean", self, dim, correction)
+    return (F.unkept(np.sqrt(var), self.shape, dim, keepdim, self.real.dtype), F.unkept(mean, self.shape, dim, keepdim, self.dtype))
+
+std_mean_correction.vjp(self=lambda grad_std, grad_mean, self, std, dim, correction, keepdim:
+                        F.var_backward(F.where(std == 0, 0, grad_std / (std * 2)), self, dim, correction, keepdim)
+                        + F.spread(grad_mean / F.count(self.shape, dim), self.shape, dim, keepdim))
+
+
+@composite(method=False, function=False)
+def var_backward(grad, self, dim, correction, keepdim):
+    """The gradient of the variance; without degrees of freedom it is infinite, or NaN at the mean."""
+    n = F.count(self.shape, dim)
+    off = self - F.mean(self, dim, True)
+    grad = F.kept(grad, self.shape, dim, keepdim)
+    if n <= correction:
+        return grad * F.where(off == 0, math.nan, math.inf)
+    return (2 / (n - correction)) * grad * off
+
+
+# ---------------------------------------------------------------------------------------------------------- logsumexp, norm
+
+@op(to_float=True)
+def logsumexp(self, dim: Dims, keepdim: bool = False):
+    """log of the sum of exp over `dim`, without overflow; -inf over nothing.
+
+    Dtype: floating and complex; integers become the default float. Reference: torch.logsumexp.
+    """
+    own = self.dtype
+    dims = dims_of("logsumexp", dim, self.ndim)
+    self = self.astype(accumulator(own), copy=False)
+    top = np.max(self.real, dims, keepdims=True, initial=-np.inf)
+    top = np.where(np.isinf(top), top.dtype.type(0), top)
+    found = np.log(np.add.reduce(np.exp(self - top), dims, None, None, True)) + top
+    return F.unkept(found, self.shape, dim, keepdim, own)
+
+logsumexp.vjp(self=lambda grad, self, result, dim, keepdim:
+              F.kept(grad, self.shape, dim, keepdim) * F.conj(F.exp(self - F.kept(result, self.shape, dim, keepdim))))
+
+
+@op(may_be_integer=True, function=False, method=False)
+def linalg_vector_norm(self, ord: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+    """(sum of |x| ** ord) ** (1 / ord) over `dim`; inf, -inf: the largest, smallest |x|; 0: how many are not zero.
+
+    Dtype: the real one of input or `dtype`.
+    Raises: RuntimeError for integers and bools, and where nothing is reduced by an order without a neutral element.
+    Reference: torch.linalg.vector_norm.
+    """
+    if dtype is not None:
+        self = self.astype(_dtype.to_numpy(dtype), copy=False)
+    if _dtype.category(self.dtype) not in "fc":
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {_dtype.of(self.dtype)}: "
+                           f"convert it, or pass dtype=")
+    dims = dims_of("linalg.vector_norm", dim, self.ndim)
+    if (ord < 0 or ord == math.inf) and math.prod([self.shape[d] for d in dims]) == 0:
+        raise RuntimeError(f"linalg.vector_norm: cannot compute the {ord} norm over dimensions {dims} of shape {self.shape}, which are "
+                           f"empty: the operation does not have an identity")
+    own = self.real.dtype
+    size = np.abs(self.astype(accumulator(self.dtype), copy=False))
+    if ord == math.inf:
+        found = np.max(size, dims, keepdims=keepdim)
+    elif ord == -math.inf:
+        found = np.min(size, dims, keepdims=keepdim)
+    elif ord == 0:
+        found = np.add.reduce(size != 0, dims, size.dtype, None, keepdim)
+    elif ord == 1:
+        found = np.add.reduce(size, dims, None, None, keepdim)
+    elif ord == 2:
+        found = np.sqrt(np.add.reduce(size * size, dims, None, None, keepdim))
+    else:
+        found = np.add.reduce(size ** ord, dims, None, None, keepdim) ** (1 / ord)
+    return found.astype(own, copy=False)
+
+linalg_vector_norm.vjp(self=lambda grad, self, result, ord, dim, keepdim: F.norm_backward(grad, self, result, ord, dim, keepdim))
+
+
+@composite(method=False, function=False)
+def norm_backward(grad, self, result, ord, dim, keepdim):
+    """The gradient of a norm: 0 where the norm is 0; equal extremes share it."""
+    grad, result = F.kept(grad, self.shape, dim, keepdim), F.kept(result, self.shape, dim, keepdim)
+    if ord == 0:
+        return self * 0
+    if ord == 1:
+        return F.sgn(self) * grad
+    if ord == 2:
+        return grad * F.where(result == 0, 0, self / result)
+    size = F.abs(self)
+    if abs(ord) == math.inf:
+        mask = (size == result) | ((size != size) & (result != result))
+        return F.sgn(self) * (grad / F.sum(mask, dim, True)) * mask
+    if ord < 1:
+        return F.sgn(self) * F.where(self == 0, 0, size ** (ord - 1)) * grad * result ** (1 - ord)
+    scale = F.where(result == 0, 0, grad / result ** (ord - 1))
+    return F.sgn(self) * size ** (ord - 1) * scale if ord < 2 else self * size ** (ord - 2) * scale
+
+
+@composite
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The p-norm over `dim`, of vectors: p a number, inf, "fro" (2) or "nuc" (the sum of a matrix's singular values).
+
+    Raises: RuntimeError for another name. Reference: torch.norm.
+    """
+    if p == "nuc":
+        return F.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        raise RuntimeError(f"norm: Order {p} not supported: expected a number, 'fro' or 'nuc'")
+    return F.linalg_vector_norm(input, p, dim, keepdim, dtype=dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------- product
+
+@op(node="Prod", digit=lambda dim: dim is not None, may_be_integer=True)
+def prod(self, dim: int = None, keepdim: bool = False, *, dtype: DType = None):
+    """The product over one dimension, or over all.
+
+    Dtype: as sum. Raises: IndexError for a dimension there is not, TypeError for several.
+    Reference: torch.prod; the derivative at an element is the product of the others, also where elements are zero.
+    """
+    if keepdim and dim is None:
+        raise TypeError("prod(): keepdim needs a dim")
+    dims = (*range(self.ndim),) if dim is None else (dim_of("prod", dim, self.ndim),)[:self.ndim]
+    self = F.prepared(self, dtype)
+    return np.multiply.reduce(self, dims, accumulator(self.dtype), None, keepdim).astype(self.dtype, copy=False)
+
+prod.vjp(self=lambda grad, self, result, dim, keepdim: F.prod_backward(grad, self, result, dim, keepdim))
+
+
+@op(divert={"True": "prod_backward_tensor"}, method=False, function=False)
+def prod_backward(grad, self, result, dim: int, keepdim: bool):
+    """The gradient of prod, on arrays: without division by zero, without a look at values, which a GPU would wait for."""
+    dims = dims_of("prod", dim, self.ndim)
+    zero = self == 0
+    safe = np.where(zero, self.dtype.type(1), self)
+    others = np.multiply.reduce(safe, dims, None, None, True)
+    zeros = np.add.reduce(zero, dims, None, None, True)
+    factor = np.where(zero, np.where(zeros == 1, others, 0), np.where(zeros == 0, others, 0) / safe)
+    return F.kept(grad, self.shape, dim, keepdim) * np.conjugate(factor)
+
+
+@composite(method=False, function=False)
+def prod_backward_tensor(grad, input, result, dim, keepdim):
+    """prod_backward, recorded: what stands before an element times what stands behind it, if there are zeros."""
+    shape = input.shape
+    if not input.ndim:
+        return grad
+    grad = F.kept(grad, shape, dim, keepdim)
+    if not bool(F.any(input == 0)):
+        return grad * F.conj(F.kept(result, shape, dim, keepdim) / input)
+    x, d = (F.reshape(input, (-1,)), 0) if dim is None else (input, dim_of("prod", dim, input.ndim))
+    n = x.shape[d]
+    one = ones_like(F.narrow(x, d, 0, 1))
+    before = F.cumprod(F.cat([one, F.narrow(x, d, 0, n - 1)], d), d)
+    behind = F.flip(F.cumprod(F.cat([one, F.flip(F.narrow(x, d, 1, n - 1), (d,))], d), d), (d,))
+    return grad * F.conj(F.reshape(before * behind, shape))
+
+
+# -------------------------------------------------------------------------------------------------- running sums, products
+
+@op(may_be_integer=True)
+def cumsum(self, dim: int, *, dtype: DType = None):
+    """The sums of the elements up to each one along a dimension.
+
+    Dtype: as sum. Raises: IndexError for a dimension there is not. Reference: torch.cumsum.
+    """
+    d = dim_of("cumsum", dim, self.ndim)
+    self = F.prepared(self, dtype)
+    return np.cumsum(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False) if self.ndim else self.copy()
+
+cumsum.vjp(self=lambda grad, dim: F.cumsum_reverse(grad, dim))
+
+
+@op(method=False, function=False)
+def cumsum_reverse(self, dim: int):
+    """The sums of the elements from each one on along a dimension."""
+    if not self.ndim:
+        return self.copy()
+    return np.flip(np.cumsum(np.flip(self, dim), dim, accumulator(self.dtype)), dim).astype(self.dtype, copy=False)
+
+cumsum_reverse.vjp(self=lambda grad, dim: F.cumsum(grad, dim))
+
+
+@op(may_be_integer=True)
+def cumprod(self, dim: int, *, dtype: DType = None):
+    """The products of the elements up to each one along a dimension.
+
+    Dtype: as sum. Raises: IndexError for a dimension there is not.
+    Reference: torch.cumprod; the derivative is right also where elements are zero.
+    """
+    d = dim_of("cumprod", dim, self.ndim)
+    self = F.prepared(self, dtype)
+    return np.cumprod(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False) if self.ndim else self.copy()
+
+cumprod.vjp(self=lambda grad, self, result, dim: F.cumprod_backward(grad, self, result, dim))
+
+
+@op(divert={"True": "cumprod_backward_tensor"}, method=False, function=False)
+def cumprod_backward(grad, self, result, dim: int):
+    """The gradient of cumprod, on arrays.
+
+    Before a row's first zero it is the sum of grad * result from there on, divided by the element; at the zero the same sum
+    with 1 in the zero's place; behind it nothing, as every later product keeps that zero.
+    """
+    if not self.ndim:
+        return grad
+    zero = self == 0
+    zeros = np.cumsum(zero, dim)
+    first = zero & (zeros == 1)
+    one = self.dtype.type(1)
+    filled = np.cumprod(np.where(first, one, self), dim)
+    ahead = F.cumsum_reverse(grad * np.conjugate(result), dim) / np.conjugate(np.where(zero, one, self))
+    at = F.cumsum_reverse(np.where(zeros == 0, 0, grad * np.conjugate(filled)), dim)
+    return np.where(zeros == 0, ahead, np.where(first, at, 0))
+
+
+@composite(method=False, function=False)
+def cumprod_backward_tensor(grad, input, result, dim):
+    """cumprod_backward, recorded. With zeros it needs the products between each two elements: memory grows as the square."""
+    if not input.ndim:
+        return grad
+    if not bool(F.any(input == 0)):
+        return F.cumsum_reverse(grad * F.conj(result), dim) / F.conj(input)
+    x = F.conj(F.transpose(input, dim, -1))
+    row = F.unsqueeze(x, -2)
+    later = F.later(x)                                            # [i, k]: k > i
+    between = F.cumprod(F.where(later, row, 1), -1)               # the product of the elements behind i up to k
+    onward = F.sum(F.where(F.transpose(later, 0, 1), 0, F.unsqueeze(F.transpose(grad, dim, -1), -2) * between), -1)
+    before = F.prod(F.where(F.transpose(later, 0, 1), row, 1), -1)
+    return F.transpose(before * onward, dim, -1)
+
+
+@op(method=False, function=False)
+def later(self):
+    """For the last dimension's size n, the n x n bools [i, k]: k > i."""
+    at = np.arange(self.shape[-1])
+    return at[:, None] < at

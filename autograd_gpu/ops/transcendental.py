@@ -1,0 +1,253 @@
+"""Exponentials, logarithms, trigonometry and their relatives: functions of analysis on each element."""
+from __future__ import annotations
+
+import numpy as np
+
+from autograd_gpu.device import scientific
+from autograd_gpu.ops.elementwise import refuse
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, elementwise
+
+sp = scientific(np)
+
+
+# -------------------------------------------------------------------------------------------- exponentials and logarithms
+
+@elementwise(cuda="exp(self)", to_float=True)
+def exp(self):
+    """e to the power of self. Reference: torch.exp."""
+    return np.exp(self)
+
+exp.vjp(self=lambda grad, result: grad * F.conj(result))
+
+
+@elementwise(cuda="exp2(self)", to_float=True)
+def exp2(self):
+    """2 to the power of self. Reference: torch.exp2."""
+    return np.exp2(self)
+
+exp2.vjp(self=lambda grad, result: grad * F.conj(result) * 0.6931471805599453)
+
+
+@elementwise(cuda="expm1(self)", to_float=True)
+def expm1(self):
+    """exp(self) - 1, exact near 0. Reference: torch.expm1."""
+    return np.expm1(self)
+
+expm1.vjp(self=lambda grad, result: grad * F.conj(result + 1))
+
+
+@elementwise(cuda="log(self)", to_float=True, domain=(0.1, 2))
+def log(self):
+    """The natural logarithm. Reference: torch.log."""
+    return np.log(self)
+
+log.vjp(self=lambda grad, self: grad / F.conj(self))
+
+
+@elementwise(cuda="log2(self)", to_float=True, domain=(0.1, 2))
+def log2(self):
+    """The logarithm to base 2. Reference: torch.log2."""
+    return np.log2(self)
+
+log2.vjp(self=lambda grad, self: grad / F.conj(self * 0.6931471805599453))
+
+
+@elementwise(cuda="log10(self)", to_float=True, domain=(0.1, 2))
+def log10(self):
+    """The logarithm to base 10. Reference: torch.log10."""
+    return np.log10(self)
+
+log10.vjp(self=lambda grad, self: grad / F.conj(self * 2.302585092994046))
+
+
+@elementwise(cuda="log1p(self)", node="Log1PBackward0", to_float=True, domain=(-0.9, 2))
+def log1p(self):
+    """log(1 + self), exact near 0. Reference: torch.log1p."""
+    return np.log1p(self)
+
+log1p.vjp(self=lambda grad, self: grad / F.conj(self + 1))
+
+
+@elementwise(to_float=True)
+def logaddexp(self, other):
+    """log(exp(self) + exp(other)) without overflow. Reference: torch.logaddexp."""
+    if self.dtype.kind != "c":
+        return np.logaddexp(self, other)
+    larger = self.real >= other.real
+    peak = np.where(larger, self, other)
+    return np.where(self == other, self + np.log(2.0), peak + np.log1p(np.exp(np.where(larger, other, self) - peak)))
+
+logaddexp.vjp(self=lambda grad, self, other: grad / F.conj(1 + F.exp(other - self)),
+              other=lambda grad, self, other: grad / F.conj(1 + F.exp(self - other)))
+
+
+@elementwise(to_float=True)
+def logaddexp2(self, other):
+    """log2(2 ** self + 2 ** other) without overflow. Reference: torch.logaddexp2."""
+    return np.logaddexp2(self, other)
+
+logaddexp2.vjp(self=lambda grad, self, other: grad / (1 + F.exp2(other - self)),
+               other=lambda grad, self, other: grad / (1 + F.exp2(self - other)))
+
+
+@elementwise(cuda="erf(self)", to_float=True)
+def erf(self):
+    """The error function. Reference: torch.erf."""
+    refuse("erf", self, "c")
+    return sp.special.erf(self)
+
+erf.vjp(self=lambda grad, self: grad * (1.1283791670955126 * F.exp(-(self * self))))
+
+
+@elementwise(cuda="erfc(self)", to_float=True)
+def erfc(self):
+    """1 - erf(self), exact for large self. Reference: torch.erfc."""
+    refuse("erfc", self, "c")
+    return sp.special.erfc(self)
+
+erfc.vjp(self=lambda grad, self: grad * (-1.1283791670955126 * F.exp(-(self * self))))
+
+
+# ---------------------------------------------------------------------------------------------------------- trigonometry
+
+@elementwise(cuda="sin(self)", to_float=True)
+def sin(self):
+    """Sine. Reference: torch.sin."""
+    return np.sin(self)
+
+sin.vjp(self=lambda grad, self: grad * F.conj(F.cos(self)))
+
+
+@elementwise(cuda="cos(self)", to_float=True)
+def cos(self):
+    """Cosine. Reference: torch.cos."""
+    return np.cos(self)
+
+cos.vjp(self=lambda grad, self: -grad * F.conj(F.sin(self)))
+
+
+@elementwise(cuda="tan(self)", to_float=True)
+def tan(self):
+    """Tangent. Reference: torch.tan."""
+    return np.tan(self)
+
+tan.vjp(self=lambda grad, result: grad * F.conj(1 + result * result))
+
+
+@elementwise(cuda="asin(self)", to_float=True, domain=(-0.9, 0.9))
+def asin(self):
+    """Arcsine. Reference: torch.asin."""
+    return np.arcsin(self)
+
+asin.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 - self * self)))
+
+
+@elementwise(cuda="acos(self)", to_float=True, domain=(-0.9, 0.9))
+def acos(self):
+    """Arccosine. Reference: torch.acos."""
+    return np.arccos(self)
+
+acos.vjp(self=lambda grad, self: -grad * F.conj(F.rsqrt(1 - self * self)))
+
+
+@elementwise(cuda="atan(self)", to_float=True)
+def atan(self):
+    """Arctangent. Reference: torch.atan."""
+    return np.arctan(self)
+
+atan.vjp(self=lambda grad, self: grad / F.conj(1 + self * self))
+
+
+@elementwise(cuda="atan2(self, other)", to_float=True)
+def atan2(self, other):
+    """The angle of the point (other, self). Reference: torch.atan2."""
+    return np.arctan2(self, other)
+
+atan2.vjp(self=lambda grad, self, other: grad * F.atan2_factor(other, self, other),
+          other=lambda grad, self, other: grad * F.atan2_factor(-self, self, other))
+
+
+@composite(method=False, function=False)
+def atan2_factor(side, self, other):
+    """side / (self² + other²), and 0 at the origin."""
+    radius = self * self + other * other
+    return F.where(radius == 0, 0, side / radius)
+
+
+@elementwise(cuda="sinh(self)", to_float=True)
+def sinh(self):
+    """Hyperbolic sine. Reference: torch.sinh."""
+    return np.sinh(self)
+
+sinh.vjp(self=lambda grad, self: grad * F.conj(F.cosh(self)))
+
+
+@elementwise(cuda="cosh(self)", to_float=True)
+def cosh(self):
+    """Hyperbolic cosine. Reference: torch.cosh."""
+    return np.cosh(self)
+
+cosh.vjp(self=lambda grad, self: grad * F.conj(F.sinh(self)))
+
+
+@elementwise(cuda="tanh(self)", to_float=True)
+def tanh(self):
+    """Hyperbolic tangent. Reference: torch.tanh."""
+    return np.tanh(self)
+
+tanh.vjp(self=lambda grad, result: F.tanh_backward(grad, F.conj(result)))
+
+
+@elementwise(node="TanhBackwardBackward0", method=False, function=False, inplace=False)
+def tanh_backward(grad_output, output):
+    """grad_output * (1 - output * output): an op of its own, as in PyTorch, so that a second derivative records one node."""
+    return grad_output * (1 - output * output)
+
+tanh_backward.vjp(grad_output=lambda grad, output: F.tanh_backward(grad, F.conj(output)),
+                  output=lambda grad, grad_output, output: grad * F.conj(grad_output * output * -2))
+
+
+@elementwise(cuda="asinh(self)", to_float=True)
+def asinh(self):
+    """Inverse hyperbolic sine. Reference: torch.asinh."""
+    return np.arcsinh(self)
+
+asinh.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 + self * self)))
+
+
+@elementwise(cuda="acosh(self)", to_float=True, domain=(1.1, 3))
+def acosh(self):
+    """Inverse hyperbolic cosine. Reference: torch.acosh."""
+    return np.arccosh(self)
+
+acosh.vjp(self=lambda grad, self: grad * F.conj(F.acosh_slope(self)))
+
+
+@composite(method=False, function=False)
+def acosh_slope(self):
+    """1 / sqrt(self² - 1), on the right side of the complex branch cut."""
+    return F.rsqrt(self - 1) * F.rsqrt(self + 1) if self.dtype.kind == "c" else F.rsqrt(self * self - 1)
+
+
+@elementwise(cuda="atanh(self)", to_float=True, domain=(-0.9, 0.9))
+def atanh(self):
+    """Inverse hyperbolic tangent. Reference: torch.atanh."""
+    return np.arctanh(self)
+
+atanh.vjp(self=lambda grad, self: grad / F.conj(1 - self * self))
+
+
+@elementwise(to_float=True)
+def sinc(self):
+    """sin(pi * self) / (pi * self), and 1 at 0. Reference: torch.sinc."""
+    angle = self * np.pi
+    return np.where(self == 0, self.dtype.type(1), np.sin(angle) / angle)
+
+sinc.vjp(self=lambda grad, self: F.where(self == 0, 0, grad * F.conj(F.sinc_slope(self, self * 3.141592653589793))))
+
+
+@composite(method=False, function=False)
+def sinc_slope(self, angle):
+    """The derivative of sinc away from 0."""
+    return (angle * F.cos(angle) - F.sin(angle)) / (angle * self)

@@ -1,0 +1,278 @@
+"""What the engine promises about gradients, saved values and memory, beyond what the shared suites compare with PyTorch."""
+import gc
+import threading
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import autograd_gpu as torch
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def leaf(*values):
+    return torch.tensor(list(values), requires_grad=True)
+
+
+# ------------------------------------------------------------------------------------------------------------ ownership
+
+def test_grads_never_alias():
+    a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    given = torch.tensor([1.0, 1.0])
+    (a + b).backward(given)
+    assert not np.shares_memory(a.grad.numpy(), b.grad.numpy())
+    assert not np.shares_memory(a.grad.numpy(), given.numpy())
+    a.grad.mul_(5)
+    assert b.grad.tolist() == given.tolist() == [1.0, 1.0]
+
+
+def test_captured_gradients_never_alias():
+    a = leaf(1.0, 2.0)
+    h = a * 1.0
+    b = h + 0.0
+    given = torch.ones(2)
+    grads = torch.autograd.grad(b, [h, b, a], given)
+    for i, g in enumerate(grads):
+        g.mul_(10.0)
+        assert given.tolist() == [1.0, 1.0]
+        assert all(other.tolist() == [1.0, 1.0] for other in grads[i + 1:])
+
+
+def test_grad_is_laid_out_as_its_leaf():
+    a = torch.tensor(np.asfortranarray(np.ones((3, 4))))
+    a = torch.from_numpy(np.asfortranarray(np.ones((3, 4)))).requires_grad_()
+    a.sum().backward()
+    assert a.grad.numpy().flags.f_contiguous and a.grad.numpy().flags.writeable
+    b = torch.ones(3, 4, requires_grad=True)
+    b.t().sum(0).sum().backward()
+    assert b.grad.is_contiguous()
+
+
+def test_a_hook_that_edits_its_argument_changes_nobody_elses_gradient():
+    a, b = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    given = torch.ones(2)
+    a.register_hook(lambda g: g.mul_(0.0))
+    (a + b).backward(given)
+    assert a.grad.tolist() == [0.0, 0.0]
+    assert b.grad.tolist() == given.tolist() == [1.0, 1.0]
+
+
+def test_four_threads_lose_no_contribution():
+    w = torch.zeros(1000, requires_grad=True)
+
+    def work():
+        for _ in range(100):
+            (w * 1.0).sum().backward()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert w.grad.numpy().min() == w.grad.numpy().max() == 400.0
+
+
+# ----------------------------------------------------------------------------------------------------------- saved values
+
+def test_modified_input_is_named_with_op_shape_and_versions():
+    a = leaf(1.0, 2.0)
+    h = a * 1.0
+    y = h.exp() * h
+    h.add_(1.0)
+    with pytest.raises(RuntimeError, match=r"MulBackward0.*'other'.*\(2,\).*modified by an inplace operation.*version 1; expected version 0"):
+        y.sum().backward()
+    assert a.grad is None
+
+
+def test_modified_result():
+    a = leaf(1.0, 2.0)
+    y = a.exp()
+    y.mul_(2.0)
+    with pytest.raises(RuntimeError, match="ExpBackward0.*modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_version_check_stays_alive_under_saved_tensor_hooks():
+    a = leaf(1.0, 2.0)
+    h = a * 1.0
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t):
+        y = h * h
+    h.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_pack_hook_may_not_edit_its_input():
+    a = leaf(1.0, 2.0)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2.0), lambda t: t), torch.no_grad():
+        pass
+    h = a * 1.0
+    with pytest.raises(RuntimeError, match="modifying its input in place"):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().mul_(2.0), lambda t: t):
+            h * h
+
+
+def test_unpacked_values_carry_their_history():
+    a = leaf(0.5, 1.5)
+    store = {}
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: store.setdefault(len(store), t.detach().numpy().copy()) is None or len(store) - 1,
+                                                  lambda k: torch.from_numpy(store[k])):
+        y = (a * a).tanh().exp().sum()
+    g, = torch.autograd.grad(y, a, create_graph=True)
+    h, = torch.autograd.grad(g.sum(), a)
+    b = leaf(0.5, 1.5)
+    g2, = torch.autograd.grad((b * b).tanh().exp().sum(), b, create_graph=True)
+    h2, = torch.autograd.grad(g2.sum(), b)
+    np.testing.assert_allclose(h.numpy(), h2.numpy(), rtol=1e-6)
+
+
+def test_second_backward_says_what_to_do():
+    a = leaf(1.0, 2.0)
+    y = a.exp().sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="ExpBackward0.*second time.*retain_graph=True"):
+        y.backward()
+    with pytest.raises(RuntimeError, match="freed"):
+        y.grad_fn.next_functions[0][0]._saved_result
+    assert a.grad.tolist() == pytest.approx([np.e, np.e ** 2])
+
+
+def test_after_a_failed_backward_everything_works():
+    a = leaf(1.0, 2.0)
+    y = a * 2.0
+
+    def stop(g):
+        raise KeyError("stop")
+    handle = y.register_hook(stop)
+    with pytest.raises(KeyError, match="stop"):
+        y.exp().sum().backward()
+    assert a.grad is None and torch.is_grad_enabled()
+    handle.remove()
+    (y * 1.0).sum().backward()
+    assert a.grad.tolist() == [2.0, 2.0]
+
+
+# ------------------------------------------------------------------------------------------------------------------ modes
+
+def test_a_mode_object_can_be_entered_while_it_is_entered():
+    mode = torch.no_grad()
+    with mode:
+        with mode:
+            assert not torch.is_grad_enabled()
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+    off = torch.set_grad_enabled(False)
+    with off:
+        with off:
+            pass
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+
+
+def test_modes_are_per_thread():
+    seen = []
+    with torch.no_grad():
+        t = threading.Thread(target=lambda: seen.append((torch.is_grad_enabled(), (leaf(1.0) * 2).requires_grad)))
+        t.start()
+        t.join()
+    assert seen == [(True, True)]
+
+
+def test_no_numpy_warning_escapes_in_any_thread():
+    def work():
+        x = torch.tensor([0.0, -1.0, 1e30], requires_grad=True)
+        (x.log() + 1 / x + x * x + x.exp()).sum().backward()
+    errors = []
+
+    def guarded():
+        try:
+            work()
+        except BaseException as e:
+            errors.append(e)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        work()
+        t = threading.Thread(target=guarded)
+        t.start()
+        t.join()
+    assert not errors
+    with np.errstate(all="raise"):
+        work()
+        with pytest.raises(FloatingPointError):
+            np.float32(1) / np.float32(0)
+
+
+def test_an_op_in_a_finaliser_inside_an_op(no_collector):
+    """A body may allocate, the collector may run, a finaliser may use the library: the context is entered already then."""
+    from autograd_gpu.engine.grad_mode import local
+    out = []
+    local.state.run(lambda: out.append((torch.ones(2) * 3.0).tolist()))
+    assert out == [[3.0, 3.0]]
+
+
+# ----------------------------------------------------------------------------------------------------------------- memory
+
+def test_graphs_die_with_their_tensors_without_the_collector(no_collector):
+    a = leaf(0.5, 1.0)
+    y = (a.exp().tanh() * a).sigmoid().sum()
+    node = weakref.ref(y.grad_fn)
+    del y
+    assert node() is None
+    g, = torch.autograd.grad((a.tanh() * a).sum(), a, create_graph=True)
+    node = weakref.ref(g.grad_fn)
+    del g
+    assert node() is None
+    h = a * 2.0
+    h.retain_grad()
+    z = (h * h).sum()
+    z.backward()
+    alive = weakref.ref(h)
+    del h, z
+    assert alive() is None
+    alive = weakref.ref(a)
+    del a
+    assert alive() is None
+
+
+def test_in_place_and_views_leave_no_cycle(no_collector):
+    a = leaf(0.5, 1.0, 2.0)
+    y = a * 2.0
+    v = y[1:]
+    v.mul_(3.0)
+    y.add_(v.sum())
+    y.sum().backward()
+    alive = [weakref.ref(y), weakref.ref(v), weakref.ref(y.grad_fn)]
+    del y, v
+    assert [r() for r in alive] == [None, None, None]
+
+
+def test_a_graph_of_million_nodes_in_a_small_stack():
+    done = []
+
+    def work():
+        x = torch.ones(2, requires_grad=True)
+        y = x
+        for _ in range(1_000_000):
+            y = y + 1.0
+        y.sum().backward()
+        del y
+        done.append(x.grad.tolist())
+        y = x.exp()
+        for _ in range(100_000):
+            y = y * y
+        del y
+    old = threading.stack_size(512 * 1024)
+    try:
+        t = threading.Thread(target=work)
+        t.start()
+        t.join()
+    finally:
+        threading.stack_size(old)
+    assert done == [[1.0, 1.0]]

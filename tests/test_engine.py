@@ -1,0 +1,228 @@
+"""The engine alone: toy nodes, no op is imported."""
+import threading
+
+import numpy as np
+import pytest
+
+from autograd_gpu.base import wrap
+from autograd_gpu.engine.node import Node, leaf_node, new_node, rare_of
+from autograd_gpu.engine.run import GraphTask, ReadyQueue, count_dependencies, run
+
+
+class Toy(Node):
+    """Multiplies its gradient by `factor` for each edge and notes that it ran."""
+
+    __slots__ = ("edge_list", "label", "factor", "log", "released")
+    arity = 3
+    title = "Toy"
+
+    def apply(self, grad):
+        self.log.append(self.label)
+        return tuple(None if grad is None else grad * self.factor for _ in self.edge_list)
+
+    def release(self):
+        self.released = True
+
+
+def toy(label, log, *inputs, factor=1.0, device=None):
+    node = new_node(Toy)
+    node.edge_list = tuple((n, 0) for n in inputs)
+    node.label, node.factor, node.log, node.released = label, factor, log, False
+    if device is not None:
+        rare_of(node).device = device
+    return node
+
+
+class Place:
+    """An invented device."""
+
+    type = "invented"
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return self.name
+
+
+def leaf():
+    t = wrap(np.zeros(2))
+    t._requires = True
+    return t
+
+
+def backward(root, keep=True, **kw):
+    run(GraphTask(keep, False, **kw), [(root, 0, np.ones(2))])
+
+
+def test_newest_ready_node_first():
+    log = []
+    x = leaf()
+    a = toy("a", log, leaf_node(x))
+    b = toy("b", log, leaf_node(x))
+    c = toy("c", log, a)
+    root = toy("root", log, a, b, c)
+    backward(root)
+    assert log == ["root", "c", "b", "a"]
+    assert x._grad._array.tolist() == [3.0, 3.0]
+
+
+def test_a_node_waits_for_all_its_gradients():
+    log = []
+    x = leaf()
+    shared = toy("shared", log, leaf_node(x))
+    left, right = toy("left", log, shared, factor=2.0), toy("right", log, shared, factor=3.0)
+    backward(toy("root", log, left, right))
+    assert log.count("shared") == 1
+    assert x._grad._array.tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize("places", [1, 2, 5])
+def test_any_number_of_devices_has_a_queue_each(places):
+    """A chain that changes device at every node, with a side branch, and all of it on one task."""
+    log, x = [], leaf()
+    devices = [Place(f"place:{i}") for i in range(places)]
+    node = leaf_node(x)
+    for i in range(20):
+        side = toy(f"side{i}", log, leaf_node(x), device=devices[(i + 1) % places])
+        node = toy(i, log, node, side, device=devices[i % places])
+    task = GraphTask(True, False)
+    run(task, [(node, 0, np.ones(2))])
+    assert set(task.queues) >= set(devices)
+    assert all(isinstance(q, ReadyQueue) and q.device is d and not q.seqs for d, q in task.queues.items())
+    assert sorted(map(str, log)) == sorted([str(i) for i in range(20)] + [f"side{i}" for i in range(20)])
+    assert x._grad._array.tolist() == [21.0, 21.0]
+
+
+def test_within_a_device_the_newest_first_whatever_the_other_queues_hold():
+    log, here, there = [], Place("here"), Place("there")
+    x = leaf()
+    nodes = [toy(i, log, leaf_node(x), device=(here, there)[i % 2]) for i in range(6)]
+    backward(toy("root", log, *nodes))
+    assert [i for i in log if i in (0, 2, 4)] == [4, 2, 0]
+    assert [i for i in log if i in (1, 3, 5)] == [5, 3, 1]
+
+
+def test_accumulate_grad_runs_ahead_of_ready_nodes():
+    log, x = [], leaf()
+
+    class Watch(Toy):
+        __slots__ = ()
+
+        def apply(self, grad):
+            log.append(("leaf has", None if x._grad is None else x._grad._array.tolist()))
+            return super().apply(grad)
+
+    old = new_node(Watch)
+    old.edge_list, old.label, old.factor, old.log = ((leaf_node(leaf()), 0),), "old", 1.0, log
+    root = toy("root", log, old, leaf_node(x))
+    backward(root)
+    assert log == ["root", ("leaf has", [1.0, 1.0]), "old"]
+
+
+def test_release_unless_kept():
+    log, x = [], leaf()
+    node = toy("n", log, leaf_node(x))
+    backward(node)
+    assert not node.released
+    backward(node, keep=False)
+    assert node.released
+
+
+def test_an_error_leaves_no_trace_and_keeps_its_type():
+    log, x, y = [], leaf(), leaf()
+
+    class Breaks(Toy):
+        __slots__ = ()
+
+        def apply(self, grad):
+            raise ZeroDivisionError("on purpose")
+
+    bad = new_node(Breaks)
+    bad.edge_list, bad.label, bad.factor, bad.log = ((leaf_node(x), 0),), "bad", 1.0, log
+    root = toy("root", log, bad, leaf_node(y))
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        backward(root)
+    good = toy("good", log, leaf_node(x))
+    backward(good)
+    assert x._grad._array.tolist() == [1.0, 1.0]
+
+
+def test_only_what_is_needed_runs():
+    log, x, y = [], leaf(), leaf()
+    a, b = toy("a", log, leaf_node(x)), toy("b", log, leaf_node(y))
+    root = toy("root", log, a, b)
+    key = (leaf_node(y), 0)
+    task = GraphTask(True, False, captures={key: None})
+    run(task, [(root, 0, np.ones(2))])
+    assert log == ["root", "b"]
+    assert task.captures[key].tolist() == [1.0, 1.0]
+    assert x._grad is None and y._grad is None
+
+
+def test_dependencies_count_every_edge():
+    log, x = [], leaf()
+    a = toy("a", log, leaf_node(x), leaf_node(x))
+    root = toy("root", log, a, a, leaf_node(x))
+    assert count_dependencies([root]) == {root: 1, a: 2, leaf_node(x): 3}
+
+
+def test_no_gradient_is_not_zero_gradient():
+    log, x = [], leaf()
+
+    class Nothing(Toy):
+        __slots__ = ()
+
+        def apply(self, grad):
+            return (None,)
+
+    node = new_node(Nothing)
+    node.edge_list, node.label, node.factor, node.log = ((leaf_node(x), 0),), "none", 1.0, log
+    backward(node)
+    assert x._grad is None
+
+
+def test_gradients_that_meet_never_write_into_the_callers_array():
+    log, x = [], leaf()
+    a = toy("a", log, leaf_node(x))
+    given = np.ones(2)
+    run(GraphTask(True, False), [(a, 0, given), (a, 0, given), (leaf_node(x), 0, given)])
+    assert given.tolist() == [1.0, 1.0]
+    assert x._grad._array.tolist() == [3.0, 3.0]
+    assert not np.shares_memory(x._grad._array, given)
+
+
+def test_many_threads_lose_no_contribution():
+    x = leaf()
+    acc = leaf_node(x)
+
+    def work():
+        for _ in range(300):
+            run(GraphTask(True, False), [(acc, 0, np.ones(2))])
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert x._grad._array.tolist() == [1200.0, 1200.0]
+
+
+def test_a_chain_of_100_000_nodes_runs_and_is_dropped_in_a_small_stack():
+    done = []
+
+    def work():
+        log, x = [], leaf()
+        node = leaf_node(x)
+        for _ in range(100_000):
+            node = toy("n", log, node)
+        backward(node)
+        del node
+        done.append(x._grad._array.tolist())
+    old = threading.stack_size(512 * 1024)
+    try:
+        t = threading.Thread(target=work)
+        t.start()
+        t.join()
+    finally:
+        threading.stack_size(old)
+    assert done == [[1.0, 1.0]]
