@@ -8,9 +8,9 @@ from autograd_gpu.device import Device as device
 from autograd_gpu.device import get_default_device, set_default_device
 from autograd_gpu.dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from autograd_gpu.generator import Generator, default_generator
 from autograd_gpu.ops.creation import FUNCTIONS as _creation
 from autograd_gpu.ops.namespace import REGISTRY as _registry
-from autograd_gpu.ops.random import Generator, default_generator
 from autograd_gpu.size import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from autograd_gpu.text import set_printoptions
 

@@ -50,9 +50,9 @@ def _make_root(i, output, gradient, create_graph):
 
 
 def _make_roots(outputs, gradients, create_graph):
-    if len(outputs) != len(gradients):
+    if len(outputs) > len(gradients):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(gradients)} gradients; there has to be one gradient, or None, per tensor")
-    return [_make_root(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=True))]
+    return [_make_root(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=False))]
 
 
 def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False,

@@ -114,17 +114,20 @@ def current_device() -> int:
 
 def set_device(device) -> None:
     """Make a CUDA device current in this thread. Raises RuntimeError without it. Reference: torch.cuda.set_device."""
-    cupy.cuda.Device(_cuda(device).index).use()
+    where = _cuda(device)
+    cupy.cuda.Device(where.index).use()
 
 
 def synchronize(device=None) -> None:
     """Wait until a CUDA device has done all its work. Raises RuntimeError without CUDA. Reference: torch.cuda.synchronize."""
-    cupy.cuda.Device(_cuda(device).index).synchronize()
+    where = _cuda(device)
+    cupy.cuda.Device(where.index).synchronize()
 
 
 def get_device_name(device=None) -> str:
     """What a CUDA device calls itself. Raises RuntimeError without CUDA. Reference: torch.cuda.get_device_name."""
-    return cupy.cuda.runtime.getDeviceProperties(_cuda(device).index)["name"].decode()
+    where = _cuda(device)
+    return cupy.cuda.runtime.getDeviceProperties(where.index)["name"].decode()
 
 
 def _cuda(where) -> Device:
@@ -179,7 +182,7 @@ def of(array) -> Device:
 
 def xp(array):
     """NumPy or CuPy: the module whose functions take this array."""
-    return np if isinstance(array, np.ndarray) else cupy
+    return np if isinstance(array, (np.ndarray, np.generic)) else cupy     # NumPy's sums of 0-d arrays are scalars
 
 
 def module(where: Device):

@@ -115,9 +115,9 @@ def promote_numpy(a: np.dtype, b: np.dtype) -> np.dtype:
     except KeyError:
         pass
     ca, cb = category(a), category(b)
-    if a != b and {ca, cb} <= {"b", "i"} and (a in _BARE or b in _BARE):
-        raise RuntimeError(f"promotion of {of(a)} with {of(b)} is not supported, for the unsigned types above uint8 have none in "
-                           f"PyTorch: convert one of the tensors with .to()")
+    if a != b and "f" not in (ca, cb) and (a in _BARE or b in _BARE):
+        raise RuntimeError(f"promotion of {of(a)} with {of(b)} is not supported, as PyTorch has none for "
+                           f"unsigned types above uint8: convert one of the tensors with .to()")
     if ca == cb or {ca, cb} == {"f", "c"}:
         if _bfloat16 and a != b and np.dtype(_bfloat16) in (a, b):       # NumPy promotes it with few others
             other = a if b == np.dtype(_bfloat16) else b
@@ -138,20 +138,26 @@ def result_of(operands) -> np.dtype:
     """
     best: np.dtype | None = None
     for rank in (2, 1, 0):
-        dtypes = [d for d, r in operands if r == rank]
-        if not dtypes:
-            continue
-        found = dtypes[0]
-        for d in dtypes[1:]:
-            found = promote_numpy(found, d)
-        if rank == 0 and category(found) in "fc":
-            real = best if best is not None and category(best) == "f" else _default
-            found = real if category(found) == "f" else np.result_type(real, np.complex64)
-        if best is None or _ORDER[category(found)] > _ORDER[category(best)]:
-            best = found if best is None or category(found) != "c" or category(best) != "f" else promote_numpy(best, found) \
-                if rank == 0 else found
+        found: np.dtype | None = None
+        for d, r in operands:
+            if r == rank:
+                d = d if rank or category(d) not in "fc" else _default if category(d) == "f" else _complex_of(_default)
+                found = d if found is None else promote_numpy(found, d)
+        best = found if best is None else best if found is None else _outranked(best, found)
     assert best is not None
     return best
+
+
+def _outranked(higher: np.dtype, lower: np.dtype) -> np.dtype:
+    """The dtype where operands of a lower rank meet those of a higher, which keep theirs within their category."""
+    ch, cl = category(higher), category(lower)
+    if cl == "c" != ch:
+        return _complex_of(higher) if ch == "f" else lower
+    return promote_numpy(higher, lower) if ch == "b" or (ch == "i" and cl in "fc") else higher
+
+
+def _complex_of(real: np.dtype) -> np.dtype:
+    return of(real).to_complex().dtype
 
 
 def get_default_dtype() -> dtype:

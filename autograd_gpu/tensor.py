@@ -42,7 +42,8 @@ for _record in REGISTRY.values():
         setattr(Tensor, _record.name + "_", inplace(_record))
 
 _OPERATORS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
-              "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+              "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+              "rshift": "bitwise_right_shift"}
 for _name, _op in _OPERATORS.items():
     if _op in REGISTRY:
         setattr(Tensor, f"__{_name}__", REGISTRY[_op].operator)
@@ -59,6 +60,11 @@ for _name, _op in {"rsub": "rsub", "rtruediv": "rdiv", "rpow": "rpow", "rmatmul"
                    "getitem": "getitem"}.items():
     if _op in REGISTRY:
         setattr(Tensor, f"__{_name}__", REGISTRY[_op].operator)
+for _name in ("T", "mT", "H", "mH", "real", "imag"):
+    if _name in REGISTRY:
+        setattr(Tensor, _name, property(REGISTRY[_name].function))
+for _name, _function in getattr(_creation, "METHODS", {}).items():
+    setattr(Tensor, _name, _function)
 Tensor.__hash__ = object.__hash__
 Tensor.__array_priority__ = 1000
 
@@ -146,7 +152,7 @@ def requires_grad_(self, requires_grad=True):
 
 
 def _get_grad(self):
-    if self._grad is None and self._requires and self.grad_fn is not None and not retains_grad.fget(self):
+    if self._grad is None and self._requires and self.grad_fn is not None and not retains_grad(self):
         warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
                       "populated during autograd.backward(). Call retain_grad() on it before the backward, or read the .grad of a "
                       "leaf", stacklevel=2)
@@ -272,6 +278,8 @@ Tensor.ndim = property(lambda self: self._array.ndim, doc="The number of dimensi
 Tensor.itemsize = property(lambda self: self._array.itemsize, doc="Bytes per element.")
 Tensor.nbytes = property(lambda self: self._array.size * self._array.itemsize, doc="Bytes of all elements.")
 Tensor.is_cuda = property(lambda self: self.device.type == "cuda", doc="Whether the memory is on a CUDA device.")
+Tensor.real = property(lambda self: OPS.real(self), doc="The real part, as a view; a real tensor as it is.")
+Tensor.imag = property(lambda self: OPS.imag(self), doc="The imaginary part, as a view. Raises RuntimeError for a real tensor.")
 Tensor.layout = property(lambda self: "torch.strided", doc="Always strided.")
 
 
@@ -389,7 +397,7 @@ def numpy(self, *, force=False):
     """
     if force:
         return self.detach().cpu()._array
-    if self.requires_grad:
+    if self.requires_grad and local.state.enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if type(self._array) is not np.ndarray:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
@@ -402,7 +410,7 @@ def cupy(self):
 
     Raises: RuntimeError for a tensor that requires grad, TypeError for one on the CPU.
     """
-    if self.requires_grad:
+    if self.requires_grad and local.state.enabled:
         raise RuntimeError("Can't call cupy() on Tensor that requires grad. Use tensor.detach().cupy() instead.")
     if type(self._array) is np.ndarray:
         raise TypeError("can't convert a cpu tensor to cupy. Use Tensor.cuda() to copy the tensor to a device first.")

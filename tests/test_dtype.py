@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from autograd_gpu import dtype as dtypes
+from autograd_gpu.dtype import ALL, to_numpy
 
-NAMES = [d.name for d in dtypes.ALL]
+NAMES = [d.name for d in ALL]
 VALUES = {"bool": True, "int": 1, "float": 1.5, "complex": 1j}
 
 
@@ -40,10 +40,13 @@ def test_result_type(oracle, default):
             yield f"{name} 0-d", m.ones((), dtype=of(m, name))
         yield from VALUES.items()
 
+    results = []
     for m in (torch, oracle):
         m.set_default_dtype(of(m, default))
-    for (a, x), (b, y) in zip(itertools.product(operands(torch), repeat=2), itertools.product(operands(oracle), repeat=2), strict=True):
-        assert outcome(torch.result_type, *(o for _, o in (a, x))) == outcome(oracle.result_type, *(o for _, o in (b, y))), (a[0], x[0])
+        results.append({(a, b): outcome(m.result_type, x, y) for (a, x), (b, y) in itertools.product(operands(m), repeat=2)})
+    no_half_complex = {k for k, v in results[1].items() if v == "torch.complex32"}       # NumPy has none: complex64 takes its place
+    assert {results[0][k] for k in no_half_complex} == {"torch.complex64"}
+    assert {k: (results[0][k], v) for k, v in results[1].items() if k not in no_half_complex and results[0][k] != v} == {}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,12 +69,12 @@ def test_attributes(oracle):
         assert repr(ours) == repr(real)
         for attribute in ("itemsize", "is_floating_point", "is_complex", "is_signed"):
             assert getattr(ours, attribute) == getattr(real, attribute), (name, attribute)
-        if name != "float16":                                            # NumPy has no complex of half precision
-            assert repr(ours.to_complex()) == repr(real.to_complex()) or not (real.is_floating_point or real.is_complex)
+        if name in ("float32", "float64", "complex64", "complex128"):
+            assert repr(ours.to_complex()) == repr(real.to_complex()) and repr(ours.to_real()) == repr(real.to_real())
 
 
 def test_a_dtype_is_one_object_and_equals_numpys():
-    for d in dtypes.ALL:
+    for d in ALL:
         assert pickle.loads(pickle.dumps(d)) is d and copy.deepcopy(d) is d
         assert d == d.dtype and d.dtype == d and np.dtype(d) is d.dtype and hash(d) == hash(d.dtype)
     assert torch.float32 == np.float32 and torch.float32 != np.float64
@@ -93,4 +96,4 @@ def test_a_dtype_that_is_not_there_is_named():
     with pytest.raises(TypeError, match="longdouble|float128"):
         torch.from_numpy(np.zeros(2, np.longdouble))
     with pytest.raises(TypeError, match="None"):
-        dtypes.to_numpy(None)
+        to_numpy(None)

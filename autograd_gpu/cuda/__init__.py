@@ -7,7 +7,7 @@ from autograd_gpu.device import (
     synchronize,
     why_no_cuda,
 )
-from autograd_gpu.ops.random import manual_seed
+from autograd_gpu.generator import manual_seed
 
 __all__ = ["current_device", "device_count", "get_device_name", "is_available", "manual_seed", "manual_seed_all", "set_device",
            "synchronize", "why_not_available"]

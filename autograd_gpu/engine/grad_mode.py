@@ -100,29 +100,24 @@ class _Mode:
         return wrapper
 
     def _wrap_generator(self, function):
-        """The generator's body runs in this mode, its caller never does; a mode the body sets stays its own."""
-        flag = self._flag
+        """Each step of the generator's body begins in this mode; its caller never sees it."""
+        fresh = self._fresh
 
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
             generator = function(*args, **kwargs)
-            inner, step, value = flag, generator.send, None
+            step, value = generator.send, None
             while True:
-                outer = _enable(inner)
                 try:
-                    item = step(value)
+                    with fresh():
+                        item = step(value)
                 except StopIteration as stop:
                     return stop.value
-                finally:
-                    inner = _enable(outer)
                 try:
                     value, step = (yield item), generator.send
                 except GeneratorExit:
-                    outer = _enable(inner)
-                    try:
+                    with fresh():
                         generator.close()
-                    finally:
-                        _enable(outer)
                     raise
                 except BaseException as error:
                     value, step = error, generator.throw

@@ -185,7 +185,7 @@ def _drain(task, roots):
         elif n not in buffers:
             if not left and n.seq == LAST:
                 shared = tensors or g is grad or g is None or g.base is not None
-                if plain and n._rare is None and n.variable._hooks is None:
+                if plain and n._rare is None and n.variable._hooks is None and n.variable._requires:
                     if g is not None:
                         accumulate(n.variable, g, shared)
                 else:
@@ -365,7 +365,7 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
-    if g is not None:
+    if g is not None and variable._requires:
         accumulate(variable, g, shared)
         if leaf_hooks is not None:
             for hook in tuple(leaf_hooks.post_accumulate.values()):

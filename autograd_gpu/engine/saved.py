@@ -38,14 +38,19 @@ RELEASED = _Released()
 class Packed:
     """What a pack hook made of a saved value."""
 
-    __slots__ = ("content", "unpack", "counter", "count", "edge", "requires", "shape", "dtype")
+    __slots__ = ("content", "unpack", "counter", "edge", "requires", "shape", "dtype")
     _counter = NEVER
 
-    def open(self):
-        """The unpack hook's Tensor, with the history that the packed one had."""
+    def open(self, node, what, saved_at):
+        """The unpack hook's Tensor, with the history that the packed one had.
+
+        Raises: RuntimeError if it is still the memory that was saved, and that was written to since; TypeError if it is no Tensor.
+        """
         t = self.unpack(self.content)
         if not isinstance(t, Tensor):
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}")
+        if t._counter is self.counter and _writes_since(self.counter, saved_at):
+            raise _modified(node, what, self.shape, self.dtype, self.counter.visible(), saved_at)
         out = wrap(t._array)
         out._counter = version(t)
         node, out._nr = self.edge
@@ -55,8 +60,6 @@ class Packed:
         else:
             out._node = node
         return out
-
-
 
 
 def freed(node):
@@ -86,8 +89,7 @@ def saved_input(node, name):
         raise freed(node)
     saved_at = getattr(node, "k_" + name)
     if isinstance(value, Packed):
-        _check_packed(node, f"its saved input '{name}'", value, saved_at)
-        return value.open()
+        return value.open(node, f"its saved input '{name}'", saved_at)
     counter = version(value)
     if value._node is None and counter.count - 1 in counter.detached and _had_history(node, name):
         raise _was_detached(node, name)
@@ -104,8 +106,7 @@ def saved_result(node, name, nr):
         raise freed(node)
     saved_at = getattr(node, "k_" + name)
     if isinstance(value, Packed):
-        _check_packed(node, f"its result '{name}'", value, saved_at)
-        t = value.open()
+        t = value.open(node, f"its result '{name}'", saved_at)
         t._node, t._nr, t._requires = node, nr, True
         return t
     counter = getattr(node, "c_" + name)
@@ -135,12 +136,6 @@ def _writes_since(counter: Version, saved_at):
     return counter.count - saved_at > sum(c >= saved_at for c in counter.detached)
 
 
-def _check_packed(node, what, packed: Packed, saved_at):
-    counter = packed.counter
-    if counter is not None and _writes_since(counter, saved_at):
-        raise _modified(node, what, packed.shape, packed.dtype, counter.visible(), saved_at)
-
-
 def _had_history(node, name):
     return any(edge is not None and edge.seq != LAST and n == name
                for (edge, _), n in zip(node.edges(), node.edge_names, strict=False))
@@ -149,8 +144,7 @@ def _had_history(node, name):
 def list_item(node, name, value, saved_at):
     """One Tensor of a saved list, checked."""
     if isinstance(value, Packed):
-        _check_packed(node, f"a tensor of its saved '{name}'", value, saved_at)
-        return value.open()
+        return value.open(node, f"a tensor of its saved '{name}'", saved_at)
     counter = value._counter
     if counter is not None and counter.count != saved_at and _writes_since(counter, saved_at):
         raise _modified(node, f"a tensor of its saved '{name}'", value._array.shape, value._array.dtype, counter.visible(), saved_at)

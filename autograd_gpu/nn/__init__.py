@@ -1,4 +1,5 @@
 """Neural-network functions, under torch.nn's names."""
 from autograd_gpu.nn import functional
+from autograd_gpu.nn.parameter import Parameter
 
-__all__ = ["functional"]
+__all__ = ["Parameter", "functional"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor
-from autograd_gpu.ops.elementwise import beside, refuse
+from autograd_gpu.ops.elementwise import beside, held, refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
@@ -23,8 +23,8 @@ def where(condition, self=None, other=None):
     Raises: RuntimeError for a condition that is not bool. Reference: torch.where.
     """
     if condition.dtype.kind != "b" and condition.dtype != np.uint8:
-        raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype {_dtype.of(condition.dtype)}: "
-                           f"compare it, with condition != 0 for instance")
+        raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype "
+                           f"{_dtype.of(condition.dtype)}: compare it, with condition != 0 for instance")
     return np.where(condition, self, other)
 
 where.vjp(self=lambda grad, condition: F.where(condition, grad, 0), other=lambda grad, condition: F.where(condition, 0, grad))
@@ -65,7 +65,7 @@ def masked_fill_tensor(self, mask, value):
     if value.ndim:
         raise RuntimeError(f"masked_fill: only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s): "
                            f"use torch.where")
-    if not _dtype.can_cast(value.dtype, self.dtype):
+    if value.dtype.kind == "c" and self.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: value of dtype {_dtype.of(value.dtype)} cannot be cast to {_dtype.of(self.dtype)}")
     return np.where(mask, value.astype(self.dtype), self)
 
@@ -115,11 +115,14 @@ fmin.vjp(self=lambda grad, self, other: F.where((self <= other) | F.isnan(other)
 # --------------------------------------------------------------------------------------------------------------- clamping
 
 def _bounded(name, array, bound):
-    """An array in the dtype that it has beside a bound. Raises RuntimeError where either is complex."""
+    """An array in the dtype that it has beside a bound, and the bound in it. Raises RuntimeError where either is complex."""
     refuse(name, array, "c")
+    if bound is None:
+        return array, None
     if isinstance(bound, complex):
         raise RuntimeError(f"{name}: complex numbers have no order: the bound {bound} cannot be converted to {_dtype.of(array.dtype)}")
-    return beside(array, bound)
+    array = beside(array, bound)
+    return array, held(bound, array)
 
 
 @elementwise(node="ClampBackward1", divert={"isinstance(min, Tensor) or isinstance(max, Tensor)": "clamp_mixed"})
@@ -130,9 +133,9 @@ def clamp(self, min: Number | None = None, max: Number | None = None):
     """
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
-    for bound in (min, max):
-        if bound is not None:
-            self = _bounded("clamp", self, bound)
+    if self.dtype.kind != "f" or isinstance(min, complex) or isinstance(max, complex):
+        self, max = _bounded("clamp", self, max)
+        self, min = _bounded("clamp", self, min)
     if min is not None:
         self = np.maximum(self, min)
     return self if max is None else np.minimum(self, max)
@@ -157,7 +160,7 @@ def clamp_mixed(self, min, max):
     return F.clamp_tensors(self, min, max)
 
 
-@elementwise(node="ClampBackward0", promote=[], method=False, function=False)
+@op(node="ClampBackward0", method=False, function=False)       # not elementwise: the bounds are promoted only where given
 def clamp_tensors(self, min: Tensor | None = None, max: Tensor | None = None):
     """clamp with Tensors as bounds."""
     given = [x for x in (self, min, max) if x is not None]
@@ -185,15 +188,15 @@ def at_max(self, min, max):
 
 
 @composite(inplace=True)
-def clip(self, min=None, max=None):
+def clip(input, min=None, max=None):
     """clamp. Reference: torch.clip."""
-    return F.clamp(self, min, max)
+    return F.clamp(input, min, max)
 
 
 @elementwise(divert={"isinstance(min, Tensor)": "clamp_min_tensor"})
 def clamp_min(self, min: Number):
     """self, at least min. Reference: torch.clamp_min."""
-    return np.maximum(_bounded("clamp_min", self, min), min)
+    return np.maximum(*_bounded("clamp_min", self, min))
 
 clamp_min.vjp(self=lambda grad, self, min: F.where(self >= min, grad, 0))
 
@@ -204,13 +207,14 @@ def clamp_min_tensor(self, min):
     refuse("clamp_min", self, "c")
     return np.maximum(self, min)
 
-clamp_min_tensor.vjp(self=lambda grad, self, min: F.where(self >= min, grad, 0), min=lambda grad, self, min: F.where(self < min, grad, 0))
+clamp_min_tensor.vjp(self=lambda grad, self, min: F.where(self >= min, grad, 0),
+                     min=lambda grad, self, min: F.where(self < min, grad, 0))
 
 
 @elementwise(divert={"isinstance(max, Tensor)": "clamp_max_tensor"})
 def clamp_max(self, max: Number):
     """self, at most max. Reference: torch.clamp_max."""
-    return np.minimum(_bounded("clamp_max", self, max), max)
+    return np.minimum(*_bounded("clamp_max", self, max))
 
 clamp_max.vjp(self=lambda grad, self, max: F.where(self <= max, grad, 0))
 
@@ -221,7 +225,8 @@ def clamp_max_tensor(self, max):
     refuse("clamp_max", self, "c")
     return np.minimum(self, max)
 
-clamp_max_tensor.vjp(self=lambda grad, self, max: F.where(self <= max, grad, 0), max=lambda grad, self, max: F.where(self > max, grad, 0))
+clamp_max_tensor.vjp(self=lambda grad, self, max: F.where(self <= max, grad, 0),
+                     max=lambda grad, self, max: F.where(self > max, grad, 0))
 
 
 @op(inplace=True)       # not elementwise: half precision is not widened, as its largest number is asked for
@@ -279,9 +284,9 @@ elu.vjp(self=lambda grad, self, alpha, scale, input_scale: F.where(
 
 
 @composite(method=False, inplace=True)
-def selu(self):
+def selu(input):
     """elu with the constants that keep mean and variance. Reference: torch.selu."""
-    return F.elu(self, 1.6732632423543772, 1.0507009873554805, 1)
+    return F.elu(input, 1.6732632423543772, 1.0507009873554805, 1)
 
 
 @elementwise(method=False)
@@ -447,13 +452,13 @@ prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight 
 
 
 @composite
-def prelu(self, weight):
-    """self where it is positive, else weight * self, one weight in all or one per channel (dimension 1). Reference: torch.prelu."""
-    if weight.ndim > 1 or (weight.ndim and weight.shape[0] not in (1, self.shape[1] if self.ndim > 1 else 1)):
-        raise RuntimeError(f"prelu: Mismatch of parameter numbers and input channel size: weight has shape {tuple(weight.shape)}, input "
-                           f"{tuple(self.shape)}; expected one weight, or one per channel in dimension 1")
-    if weight.ndim and self.ndim > 1:
-        weight = F.reshape(weight, (1, weight.shape[0], *(1,) * (self.ndim - 2)))
-    elif self.ndim == 0 and weight.ndim:
+def prelu(input, weight):
+    """input where it is positive, else weight * input, one weight in all or one per channel (dimension 1). Reference: torch.prelu."""
+    if weight.ndim > 1 or (weight.ndim and weight.shape[0] not in (1, input.shape[1] if input.ndim > 1 else 1)):
+        raise RuntimeError(f"prelu: Mismatch of parameter numbers and input channel size: weight has shape {tuple(weight.shape)}, "
+                           f"input {tuple(input.shape)}; expected one weight, or one per channel in dimension 1")
+    if weight.ndim and input.ndim > 1:
+        weight = F.reshape(weight, (1, weight.shape[0], *(1,) * (input.ndim - 2)))
+    elif input.ndim == 0 and weight.ndim:
         weight = F.reshape(weight, ())
-    return F.prelu_kernel(self, weight)
+    return F.prelu_kernel(input, weight)

@@ -25,55 +25,63 @@ def ne(self, other):
 @elementwise(cuda="self < other")
 def lt(self, other):
     """Whether self is less. Reference: torch.lt."""
+    if self.dtype.kind == "c":
+        refuse("lt", self, "c")
     return np.less(self, other)
 
 
 @elementwise(cuda="self <= other")
 def le(self, other):
     """Whether self is less or equal. Reference: torch.le."""
+    if self.dtype.kind == "c":
+        refuse("le", self, "c")
     return np.less_equal(self, other)
 
 
 @elementwise(cuda="self > other")
 def gt(self, other):
     """Whether self is greater. Reference: torch.gt."""
+    if self.dtype.kind == "c":
+        refuse("gt", self, "c")
     return np.greater(self, other)
 
 
 @elementwise(cuda="self >= other")
 def ge(self, other):
     """Whether self is greater or equal. Reference: torch.ge."""
+    if self.dtype.kind == "c":
+        refuse("ge", self, "c")
     return np.greater_equal(self, other)
 
 
 @composite(inplace=True)
-def not_equal(self, other):
+def not_equal(input, other):
     """ne. Reference: torch.not_equal."""
-    return F.ne(self, other)
+    return F.ne(input, other)
 
 
 @composite(inplace=True)
-def less(self, other):
+def less(input, other):
     """lt. Reference: torch.less."""
-    return F.lt(self, other)
+    return F.lt(input, other)
 
 
 @composite(inplace=True)
-def less_equal(self, other):
+def less_equal(input, other):
     """le. Reference: torch.less_equal."""
-    return F.le(self, other)
+    return F.le(input, other)
 
 
 @composite(inplace=True)
-def greater(self, other):
+def greater(input, other):
     """gt. Reference: torch.greater."""
-    return F.gt(self, other)
+    return F.gt(input, other)
 
 
 @composite(inplace=True)
-def greater_equal(self, other):
+def greater_equal(input, other):
     """ge. Reference: torch.greater_equal."""
-    return F.ge(self, other)
+    return F.ge(input, other)
 
 
 def _alike(name, a, b):
@@ -86,15 +94,15 @@ def _alike(name, a, b):
 
 
 @composite
-def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether |self - other| <= atol + rtol * |other|, or both are the same infinity.
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether |input - other| <= atol + rtol * |other|, or both are the same infinity.
 
     Raises: RuntimeError for tensors of different dtypes or a negative tolerance. Reference: torch.isclose.
     """
-    _alike("isclose", self, other)
+    _alike("isclose", input, other)
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
-    return F.close(self, other, rtol, atol, equal_nan)
+    return F.close(input, other, rtol, atol, equal_nan)
 
 
 @elementwise(method=False, function=False, inplace=False)
@@ -112,19 +120,19 @@ def close(self, other, rtol: float, atol: float, equal_nan: bool):
 
 
 @composite
-def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether all elements are close, as a bool; see isclose. Reference: torch.allclose."""
-    return bool(F.isclose(self, other, rtol, atol, equal_nan)._array.all())
+    return bool(F.isclose(input, other, rtol, atol, equal_nan)._array.all())
 
 
 @composite
-def equal(self, other):
+def equal(input, other):
     """Whether shape and elements are equal, as a bool.
 
     Raises: RuntimeError for tensors of different dtypes. Reference: torch.equal.
     """
-    _alike("equal", self, other)
-    return tuple(self.shape) == tuple(other.shape) and bool(F.eq(self, other)._array.all())
+    _alike("equal", input, other)
+    return tuple(input.shape) == tuple(other.shape) and bool(F.eq(input, other)._array.all())
 
 
 # ------------------------------------------------------------------------------------------------------ kinds of numbers
@@ -238,8 +246,10 @@ def bitwise_right_shift(self, other):
     return np.right_shift(self, other)
 
 
-@elementwise()
+@elementwise(node="torch::autograd::NotImplemented")
 def heaviside(self, values):
     """0 where self is negative, 1 where it is positive, values where it is 0. Reference: torch.heaviside."""
     refuse("heaviside", self, "c")
     return np.where(self == 0, values, np.greater(self, 0).astype(self.dtype))
+
+heaviside.vjp(self=lambda grad: F.not_differentiable(grad, "heaviside"), values=lambda grad: F.not_differentiable(grad, "heaviside"))

@@ -217,6 +217,8 @@ def _check_input(text, name, take, reader):
 
 def _function(text, op, on_cuda):
     with text.block(f"def function({signature(op)}):"):
+        if op.varargs:
+            text(f"{op.varargs} = {op.varargs}_ if {op.varargs} is None else unpack_varargs({op.varargs})")
         for p, alias in op.aliases.items():
             text(f"if {alias} is not None: {p} = {alias}")
         for condition, other in op.divert.items():
@@ -241,7 +243,7 @@ def signature(op):
     parts, star = [], False
     for p in op.parameters:
         if p == op.varargs:
-            parts.append("*" + p)
+            parts += ["*" + p + "_", p + "=None"]      # several integers, or one tuple by name
             star = True
             continue
         if p in op.keyword_only and not star:
@@ -288,7 +290,7 @@ def _take_tensors(text, op, tensors, single):
 def _run_body(text, op):
     tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
     arguments = [("*" + p if p == op.varargs_plain else f"{p}={p}" if p in op.keyword_only else p)
-                 if op.roles[p] == PLAIN else f"a_{p}" for p in op.parameters]
+                 if op.roles[p] == PLAIN else f"a_{p}" for p in op.parameters if p not in op.settled]
     first = f"a_{tensors[0]}" if op.roles[tensors[0]] != LIST else f"(a_{tensors[0]}[0] if a_{tensors[0]} else None)"
     with text.block("try:"):
         promoted = [f"a_{p}" for p in op.promotes]

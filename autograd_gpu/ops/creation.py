@@ -194,8 +194,8 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
 
 
 @public
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor:
-    """obj as a Tensor, with its history; `copy` True always copies, False never does.
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None) -> Tensor:
+    """obj as a Tensor; `copy` True always copies, False never does; requires_grad=False leaves its history behind.
 
     Raises: ValueError where copy=False cannot be done. Reference: torch.asarray.
     """
@@ -205,6 +205,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> 
         raise ValueError("asarray: cannot share memory with obj under the dtype or device asked for; leave copy=False out")
     if copy and shares:
         t = OPS.clone(t)
+    if requires_grad is False and t.requires_grad:
+        return t.detach()
     return t.requires_grad_() if requires_grad and t.is_leaf else t
 
 
@@ -459,9 +461,9 @@ def _like(name, value):
     return public(function)
 
 
-_like("zeros_like", 0)
-_like("ones_like", 1)
-_like("empty_like", None)
+zeros_like = _like("zeros_like", 0)
+ones_like = _like("ones_like", 1)
+empty_like = _like("empty_like", None)
 
 
 @public

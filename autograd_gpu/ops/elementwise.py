@@ -24,6 +24,13 @@ def beside(array, number):
     return array.astype(_dtype.default() if isinstance(number, float) else np.result_type(_dtype.default(), np.complex64))
 
 
+def held(number, array):
+    """A number as an array of unsigned integers holds it: negative ones wrap around, as in PyTorch."""
+    if array.dtype.kind != "u" or not isinstance(number, int):
+        return number
+    return number % (1 << 8 * array.itemsize)
+
+
 def _check_alpha(name, factor, array):
     """Raises RuntimeError for a factor that the operands' dtype cannot hold."""
     level = "b" if isinstance(factor, int) else "f" if isinstance(factor, float) else "c"
@@ -39,8 +46,8 @@ def refuse(name, array, kinds):
 
 
 def _by_zero(name):
-    return RuntimeError(f"{name}: ZeroDivisionError: the integer divisor is 0: convert the operands to a floating dtype, or replace the "
-                        f"zeros first")
+    return RuntimeError(f"{name}: ZeroDivisionError: the integer divisor is 0: convert the operands to a floating dtype, or replace "
+                        f"the zeros first")
 
 
 def _check_divisor(name, other):
@@ -86,7 +93,7 @@ add.vjp(self=lambda grad: grad, other=lambda grad: grad)
 def add_scaled(self, other, *, alpha: Number = 1):
     """self + alpha * other where alpha is not 1."""
     _check_alpha("add", alpha, self)
-    return self + alpha * other
+    return (self + held(alpha, self) * other).astype(self.dtype, copy=False)
 
 add_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, alpha))
 
@@ -103,7 +110,7 @@ sub.vjp(self=lambda grad: grad, other=lambda grad: -grad)
 def sub_scaled(self, other, *, alpha: Number = 1):
     """self - alpha * other where alpha is not 1."""
     _check_alpha("sub", alpha, self)
-    return np.subtract(self, alpha * other)
+    return np.subtract(self, held(alpha, self) * other)
 
 sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, -alpha))
 
@@ -112,7 +119,8 @@ sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(gr
 def rsub(self, other: Number, *, alpha: Number = 1):
     """other - alpha * self. Raises RuntimeError for bool. Reference: torch.rsub."""
     refuse("rsub", self, "b")
-    return np.subtract(other, beside(self, other) if alpha == 1 else alpha * beside(self, other))
+    self = beside(self, other)
+    return np.subtract(held(other, self), self if alpha == 1 else held(alpha, self) * self)
 
 rsub.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha))
 
@@ -121,7 +129,7 @@ rsub.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha))
 def rsub_tensors(self, other, *, alpha: Number = 1):
     """other - alpha * self for Tensors."""
     _check_alpha("rsub", alpha, self)
-    return np.subtract(other, self if alpha == 1 else alpha * self)
+    return np.subtract(other, self if alpha == 1 else held(alpha, self) * self)
 
 rsub_tensors.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha), other=lambda grad: grad)
 
@@ -135,15 +143,15 @@ mul.vjp(self=lambda grad, other: grad * F.conj(other), other=lambda grad, self: 
 
 
 @composite(inplace=True)
-def multiply(self, other):
-    """self * other. Reference: torch.multiply."""
-    return F.mul(self, other)
+def multiply(input, other):
+    """input * other. Reference: torch.multiply."""
+    return F.mul(input, other)
 
 
 @composite(inplace=True)
-def subtract(self, other, *, alpha=1):
-    """self - alpha * other. Reference: torch.subtract."""
-    return F.sub(self, other, alpha=alpha)
+def subtract(input, other, *, alpha=1):
+    """input - alpha * other. Reference: torch.subtract."""
+    return F.sub(input, other, alpha=alpha)
 
 
 @elementwise(cuda="self / other", to_float=True, divert={"rounding_mode is not None": "div_rounded"})
@@ -173,15 +181,15 @@ div_rounded.vjp(self=lambda grad: F.no_gradient(grad), other=lambda grad: F.no_g
 
 
 @composite(inplace=True)
-def divide(self, other, *, rounding_mode=None):
-    """self / other. Reference: torch.divide."""
-    return F.div(self, other, rounding_mode=rounding_mode)
+def divide(input, other, *, rounding_mode=None):
+    """input / other. Reference: torch.divide."""
+    return F.div(input, other, rounding_mode=rounding_mode)
 
 
 @composite(inplace=True)
-def true_divide(self, other):
-    """self / other. Reference: torch.true_divide."""
-    return F.div(self, other)
+def true_divide(input, other):
+    """input / other. Reference: torch.true_divide."""
+    return F.div(input, other)
 
 
 @composite(method=False, function=False)
@@ -212,12 +220,12 @@ def rfloordiv(self, other):
 
 @elementwise(node="RemainderBackward0", divert={NOT_NUMBER.format("other"): "remainder_tensors"})
 def remainder(self, other: Number):
-    """What a division rounded down leaves, with the divisor's sign. Raises RuntimeError for an integer 0. Reference: torch.remainder."""
+    """What a division rounded down leaves, with the divisor's sign. Raises RuntimeError for integer 0. Reference: torch.remainder."""
     self = beside(self, other)
     refuse("remainder", self, "bc")
     if self.dtype.kind in "iu" and other == 0:
         raise _by_zero("remainder")
-    return np.remainder(self, other)
+    return np.remainder(self, held(other, self))
 
 remainder.vjp(self=lambda grad: grad)
 
@@ -246,7 +254,7 @@ def fmod(self, other: Number):
     refuse("fmod", self, "bc")
     if self.dtype.kind in "iu" and other == 0:
         raise _by_zero("fmod")
-    return np.fmod(self, other)
+    return np.fmod(self, held(other, self))
 
 fmod.vjp(self=lambda grad: grad)
 
@@ -270,17 +278,17 @@ neg.vjp(self=lambda grad: -grad)
 
 
 @composite(inplace=True)
-def negative(self):
-    """-self. Reference: torch.negative."""
-    return F.neg(self)
+def negative(input):
+    """-input. Reference: torch.negative."""
+    return F.neg(input)
 
 
 @composite
-def positive(self):
-    """self. Raises RuntimeError for bool. Reference: torch.positive."""
-    if self.dtype.kind == "b":
+def positive(input):
+    """input. Raises RuntimeError for bool. Reference: torch.positive."""
+    if input.dtype.kind == "b":
         raise RuntimeError("positive: The `+` operator, on a bool tensor is not supported: convert it first, with .to(torch.int64)")
-    return self
+    return input
 
 
 @elementwise(cuda="abs(self)")
@@ -292,9 +300,9 @@ abs.vjp(self=lambda grad, self: grad * F.sgn(self))
 
 
 @composite(inplace=True)
-def absolute(self):
+def absolute(input):
     """The absolute value. Reference: torch.absolute."""
-    return F.abs(self)
+    return F.abs(input)
 
 
 @elementwise(cuda="T(1) / self", to_float=True)
@@ -368,7 +376,7 @@ lerp_tensors.vjp(self=lambda grad, weight: grad * F.conj(1 - weight), end=lambda
 def addcmul(self, tensor1, tensor2, *, value: Number = 1):
     """self + value * tensor1 * tensor2. Raises RuntimeError for a fractional value with integers. Reference: torch.addcmul."""
     _check_alpha("addcmul", value, self)
-    return self + value * tensor1 * tensor2
+    return self + held(value, self) * tensor1 * tensor2
 
 addcmul.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad * F.conj(tensor2), value),
             tensor2=lambda grad, tensor1, value: F.times_conj(grad * F.conj(tensor1), value))
@@ -378,8 +386,8 @@ addcmul.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times
 def addcdiv(self, tensor1, tensor2, *, value: Number = 1):
     """self + value * tensor1 / tensor2. Raises RuntimeError for integers. Reference: torch.addcdiv."""
     if self.dtype.kind in "biu":
-        raise RuntimeError(f"addcdiv: Integer division with addcdiv is not supported, got {_dtype.of(self.dtype)}: convert the tensors to "
-                           f"a floating dtype, or use self + value * torch.trunc(tensor1 / tensor2)")
+        raise RuntimeError(f"addcdiv: Integer division with addcdiv is not supported, got {_dtype.of(self.dtype)}: convert the "
+                           f"tensors to a floating dtype, or use self + value * torch.trunc(tensor1 / tensor2)")
     _check_alpha("addcdiv", value, self)
     return self + value * (tensor1 / tensor2)
 
@@ -420,9 +428,9 @@ trunc.vjp(self=lambda grad: F.no_gradient(grad))
 
 
 @composite(inplace=True)
-def fix(self):
-    """self without its fraction. Reference: torch.fix."""
-    return F.trunc(self)
+def fix(input):
+    """input without its fraction. Reference: torch.fix."""
+    return F.trunc(input)
 
 
 @elementwise(cuda="rint(self)", divert={"decimals is not None": "round_decimals"})
@@ -477,15 +485,15 @@ conj_physical.vjp(self=lambda grad: F.conj(grad))
 
 
 @composite
-def resolve_conj(self):
+def resolve_conj(input):
     """The tensor itself: conjugates are computed at once here. Reference: torch.resolve_conj."""
-    return self
+    return input
 
 
 @composite
-def resolve_neg(self):
+def resolve_neg(input):
     """The tensor itself: negatives are computed at once here. Reference: torch.resolve_neg."""
-    return self
+    return input
 
 
 @view(method=False)
@@ -513,18 +521,18 @@ def view_as_complex(self):
 view_as_complex.vjp(self=lambda grad: F.view_as_real(grad))
 
 
-@composite
-def real(self):
+@composite(method=False)
+def real(input):
     """The real part, as a view; a real tensor as it is. Reference: torch.real."""
-    return F.select(F.view_as_real(self), -1, 0) if self.dtype.kind == "c" else self
+    return F.select(F.view_as_real(input), -1, 0) if input.dtype.kind == "c" else input
 
 
-@composite
-def imag(self):
+@composite(method=False)
+def imag(input):
     """The imaginary part, as a view. Raises RuntimeError for a real tensor. Reference: torch.imag."""
-    if self.dtype.kind != "c":
+    if input.dtype.kind != "c":
         raise RuntimeError("imag: is not implemented for tensors with non-complex dtypes: a real tensor has no imaginary part")
-    return F.select(F.view_as_real(self), -1, 1)
+    return F.select(F.view_as_real(input), -1, 1)
 
 
 @elementwise(method=False, inplace=False)

@@ -24,6 +24,19 @@ def _check_integer(name, index):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {_dtype.of(index.dtype)}")
 
 
+def _outside(index, n):
+    """An index that is negative or not below n; None if there is none. On a CUDA device none is looked for: the host would wait."""
+    if not isinstance(index, numpy.ndarray) or not index.size:
+        return None
+    if numpy.maximum.reduce(index.view(_UNSIGNED[index.dtype.itemsize]), None) < n:        # negative ones are the largest so
+        return None
+    low, high = int(index.min()), int(index.max())
+    return low if low < 0 else high
+
+
+_UNSIGNED = {4: np.uint32, 8: np.uint64}
+
+
 def _check_along(name, self, dim, index, src=None):
     """Operands of gather and scatter, 0-d ones as 1-d, and the dimension. Raises RuntimeError where they do not fit."""
     d = wrap_dim(dim, self.ndim, name)
@@ -42,10 +55,9 @@ def _check_along(name, self, dim, index, src=None):
                                f"self {list(self.shape)} apart from dimension {dim}" + (
                                    f" and to be no larger size than src {list(src.shape)}" if src is not None else ""))
     n = x.shape[d]
-    if isinstance(i, numpy.ndarray):         # looking at values would make the host wait for the device
-        low, high = int(i.min()), int(i.max())
-        if low < 0 or high >= n:
-            raise RuntimeError(f"{name}(): index {low if low < 0 else high} is out of bounds for dimension {dim} with size {n}")
+    wrong = _outside(i, n)
+    if wrong is not None:
+        raise RuntimeError(f"{name}(): index {wrong} is out of bounds for dimension {dim} with size {n}")
     return x, d, i, s if s is None else s[tuple([slice(m) for m in i.shape])]
 
 
@@ -177,18 +189,26 @@ def take_along_dim(input, indices, dim=None):
     Reference: torch.take_along_dim.
     """
     if dim is None:
-        return F.gather(F.reshape(input, (-1,)), 0, F.reshape(indices, (-1,)))
+        input = F.reshape(input, (-1,))
+        return F.gather(input, 0, F.from_the_front(F.reshape(indices, (-1,)), input.shape[0]))
     if input.ndim != indices.ndim:
         raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {input.ndim} dimensions "
                            f"for input, and {indices.ndim} dimensions for indices")
     _check_integer("take_along_dim", indices._array)
     d = wrap_dim(dim, input.ndim, "take_along_dim")
+    indices = F.from_the_front(indices, input.shape[d])
     x, i = list(input.shape), list(indices.shape)
     x[d] = i[d] = 1
     size = list(F.broadcast_shapes(x, i))
     a, b = list(size), list(size)
     a[d], b[d] = input.shape[d], indices.shape[d]
     return F.gather(F.expand(input, tuple(a)), d, F.expand(indices, tuple(b)))
+
+
+@op(method=False, function=False)
+def from_the_front(index, n: int):
+    """An index whose negative elements count from the end, without them."""
+    return np.where(index < 0, index + n, index)
 
 
 @op()
@@ -207,10 +227,9 @@ def _check_vector(name, self, dim, index):
         raise IndexError(f"{name}(): Index is supposed to be a vector, got {index.ndim} dimensions")
     _check_integer(name, index)
     x, i = self if self.ndim else self.reshape((1,)), index if index.ndim else index.reshape((1,))
-    if isinstance(i, numpy.ndarray) and i.size:
-        low, high = int(i.min()), int(i.max())
-        if low < 0 or high >= x.shape[d]:
-            raise IndexError(f"{name}(): index {low if low < 0 else high} out of range in self, whose dimension {dim} has size {x.shape[d]}")
+    wrong = _outside(i, x.shape[d])
+    if wrong is not None:
+        raise IndexError(f"{name}(): index {wrong} out of range in self, whose dimension {dim} has size {x.shape[d]}")
     return d, x, i
 
 
@@ -286,7 +305,13 @@ def index_fill_tensor(self, dim: int, index, value):
     return F.index_fill_number(self, dim, index, value)
 
 index_fill_tensor.vjp(self=lambda grad, dim, index: F.index_fill_number(grad, dim, index, 0),
-                      value=lambda grad, dim, index: F.sum(F.index_select(grad, dim, index)))
+                      value=lambda grad, dim, index: F.sum(F.index_select(grad, dim, F.distinct(index))))
+
+
+@op(method=False, function=False)
+def distinct(index):
+    """Each index once."""
+    return np.unique(index)
 
 
 @composite(inplace=True)

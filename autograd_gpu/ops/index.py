@@ -86,7 +86,7 @@ def _key(indices, places):
 @op(method=False, function=False)
 def index(self, indices: Sequence[Tensor], places: Dims):
     """The elements at index tensors or masks, which stand at `places` among full slices."""
-    return self[_key(indices, places)]
+    return self[_key(indices, places)] if places != (0,) else self[indices[0]]
 
 index.vjp(self=lambda grad, indices, places, self_shape: F.index_backward(grad, indices, places, self_shape))
 
@@ -153,6 +153,8 @@ def getitem(input, key):
         return F.select(input, 0, key)
     if kind is slice and input.ndim:
         return F.slice(input, 0, key.start, key.stop, 1 if key.step is None else key.step)
+    if kind is Tensor and key._array.ndim and key._array.dtype == np.int64 and input.ndim and type(input) is Tensor:
+        return F.index(input, (key,), (0,))
     part, indices, places = _basic(input, key)
     if indices:
         return F.index(part, indices, places)
@@ -183,7 +185,7 @@ def _basic(input, key):
             part = F.select(part, dim, k)
             continue
         if kind is slice:
-            if k != ALL:
+            if k.start not in (None, 0) or k.step not in (None, 1) or k.stop is not None and k.stop != part.shape[dim]:
                 part = F.slice(part, dim, k.start, k.stop, 1 if k.step is None else k.step)
         elif k is ...:
             dim, entries, left = dim + left, entries + left, 0
@@ -264,9 +266,6 @@ def setitem(input, key, value):
         if not isinstance(value, (int, float, complex, np.generic)) and not _device.is_array(value):
             raise TypeError(f"can't assign a {type(value).__name__} to a Tensor of {_dtype.of(dtype)}; give a number, a Tensor or an array")
         value = wrap(_device.copy(np.asarray(value).astype(dtype) if not _device.is_array(value) else value.astype(dtype), input.device))
-        if part is input and not indices and not value.ndim:
-            input.fill_(value)
-            return
     elif value.device != input.device and not value.ndim:
         value = F.to(value, device=input.device)
     shape = tuple(value.shape)
@@ -277,6 +276,8 @@ def setitem(input, key, value):
         value = F.reshape(value, shape[ones:])
     if indices:
         part.index_put_(indices, value, False, places=places)
+    elif not value.ndim:
+        part.fill_(value)
     else:
         part.copy_(value)
 

@@ -13,7 +13,7 @@ from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite
-from autograd_gpu.ops.views import refresh, set_history
+from autograd_gpu.ops.views import refresh, set_history, several_results
 
 
 def check_writable(t: Tensor, name: str) -> None:
@@ -31,7 +31,10 @@ def check_writable(t: Tensor, name: str) -> None:
             if view.base._requires and view.base._node is None:
                 raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
                                    f"Write under torch.no_grad(), or to a result computed from the leaf")
-            if t._requires and any(len(step) == 3 for step in view.steps):
+            if view.base._requires and not t._requires:
+                raise RuntimeError(f"{name}: a view was created in no_grad mode and is being modified inplace with grad mode enabled: its "
+                                   f"base has a history that would miss the write. Write under torch.no_grad(), or take the view again")
+            if t._requires and several_results(view):
                 raise RuntimeError(f"{name}: Output {t._nr} of {t._node.name()} is a view and is being modified inplace. It comes from a "
                                    f"function that returns multiple views, whose gradients could no longer be told apart: "
                                    f"write to a clone()")

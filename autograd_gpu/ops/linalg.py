@@ -92,6 +92,11 @@ def _check_vectors(name, x, y):
 @op()
 def dot(self, tensor):
     """The sum of the products of two vectors' elements. Raises RuntimeError for other shapes. Reference: torch.dot."""
+    if self.dtype is tensor.dtype and self.ndim == 1 and tensor.ndim == 1 and self.itemsize > 2:
+        try:
+            return self.dot(tensor)
+        except ValueError:
+            pass
     _check_vectors("dot", self, tensor)
     return F.product(self, tensor)
 
@@ -162,7 +167,7 @@ def matmul(input, other):
     if m >= 3 and n <= 2:
         return _folded(input, other)
     if n >= 3 and m <= 2 and (m == 1 or input.requires_grad):
-        made = _folded(F.transpose(other, -1, -2), F.t(input))
+        made = _folded(F.transpose(other, -1, -2), input if m == 1 else F.t(input))
         return made if m == 1 else F.contiguous(F.transpose(made, -1, -2))
     return _batched(input, other)
 
@@ -222,6 +227,9 @@ def tensordot(a, b, dims=2):
     if len(left) != len(right):
         raise RuntimeError(f"tensordot: both dimension lists should have same length, got {left} and {right}")
     for i, j in zip(left, right, strict=True):
+        if x[i] != y[j] and 1 in (x[i], y[j]):       # a size of 1 is broadcast: the other side is summed first
+            a, b = (a, F.sum(b, (j,), True)) if x[i] == 1 else (F.sum(a, (i,), True), b)
+            x, y = tuple(a.shape), tuple(b.shape)
         if x[i] != y[j]:
             raise RuntimeError(f"tensordot: contracted dimensions need to match, but first has size {x[i]} in dim {i} and second has size "
                                f"{y[j]} in dim {j}: shapes {x} and {y}")
@@ -230,9 +238,10 @@ def tensordot(a, b, dims=2):
     for d in left:
         k *= x[d]
     size = (*[x[d] for d in rows], *[y[d] for d in columns])
-    a = F.reshape(F.permute(a, (*rows, *left)), (_count(x, rows), k))
-    b = F.reshape(F.permute(b, (*right, *columns)), (k, _count(y, columns)))
-    return F.view(F.mm(a, b), size)
+    a, b = F.permute(a, (*rows, *left)), F.permute(b, (*right, *columns))
+    if not size:
+        return F.view(F.dot(*[t if t.ndim == 1 else F.reshape(t, (k,)) for t in (a, b)]), ())
+    return F.view(F.mm(F.reshape(a, (_count(x, rows), k)), F.reshape(b, (k, _count(y, columns)))), size)
 
 
 def _count(shape, dims):
@@ -249,8 +258,8 @@ def _add_scaled(name, self, product, beta, alpha):
     if self.dtype != product.dtype:
         raise RuntimeError(f"{name}: self must have the same dtype as the matrices, got {_dtype.of(self.dtype)} and "
                            f"{_dtype.of(product.dtype)}")
-    if product.dtype.kind in "iu" and not (isinstance(alpha, int) and isinstance(beta, int)):
-        raise RuntimeError(f"{name}: for integer dtypes alpha and beta must be integers, got {alpha} and {beta}")
+    if product.dtype.kind in "iu":
+        alpha, beta = int(alpha), int(beta)
     shape, size = self.shape, product.shape
     if len(shape) > len(size) or any(n not in (1, m) for n, m in zip(shape[::-1], size[::-1], strict=False)):
         raise RuntimeError(f"{name}: the expanded size of the tensor {list(size)} must match the existing size {list(shape)}: shapes do not "
@@ -269,7 +278,13 @@ def addmm(self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """beta * self + alpha * mat1 @ mat2. Raises RuntimeError for shapes or dtypes that do not fit. Reference: torch.addmm."""
     if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == mat1.dtype == mat2.dtype:
         return F.addmm(*F.as_float32(self, mat1, mat2), beta=beta, alpha=alpha).astype(self.dtype)
-    return _add_scaled("addmm", self, F.mm(mat1, mat2), beta, alpha).astype(mat1.dtype, copy=False)
+    product = F.mm(mat1, mat2)
+    if beta == 1 and alpha == 1 and self.dtype is product.dtype:
+        try:
+            return np.add(product, self, product)
+        except ValueError:
+            pass
+    return _add_scaled("addmm", self, product, beta, alpha).astype(mat1.dtype, copy=False)
 
 addmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
           mat1=lambda grad, mat2, alpha: F.scaled_back(F.mm(grad, F.conj(F.t(mat2))), alpha),
@@ -417,20 +432,22 @@ def einsum(*arguments):
             elif n not in (1, size[s]):
                 raise RuntimeError(f"einsum(): subscript {s} has size {n} for operand {i} which does not broadcast with previously seen "
                                    f"size {size[s]}")
-    parts = [_without_repeats(t, labels, i) for i, (t, labels) in enumerate(zip(operands, inputs, strict=True))]
-    t, labels = parts[0]
-    for k, (other, others) in enumerate(parts[1:], 1):
-        later = {s for _, more in parts[k + 1:] for s in more}
-        t, labels = _pair(t, labels, other, others, {*output, *later}, size)
-    t, labels = _summed(t, labels, set(output))
-    missing = [s for s in output if s not in labels]
-    t = F.reshape(t, (*t.shape, *[1] * len(missing))) if missing else t
-    labels = labels + missing
-    return F.permute(t, tuple([labels.index(s) for s in output]))
+    order = [*output, *[s for s in count if s not in output]]
+    last = {s: i for i, labels in enumerate(inputs) for s in labels}
+    t = _aligned(operands[0], inputs[0], order, 0)
+    for i, (other, labels) in enumerate(zip(operands, inputs, strict=True)):
+        over = tuple([d for d, s in enumerate(order) if last[s] == i and s not in output])
+        if i:
+            other = _aligned(other, labels, order, i)
+            t = _pair(t, other, over) if over else t * other
+        elif over:
+            t = F.sum(t, over)
+        order = [s for d, s in enumerate(order) if d not in over]
+    return t
 
 
-def _without_repeats(t, labels, operand):
-    """An operand of whose dimensions with one label the diagonal is taken."""
+def _aligned(t, labels, order, operand):
+    """An operand with one dimension for each label, in order: the diagonal for a repeated one, size 1 for one it lacks."""
     labels = list(labels)
     for s in dict.fromkeys(labels):
         while labels.count(s) > 1:
@@ -441,37 +458,31 @@ def _without_repeats(t, labels, operand):
                                    f"{t.shape[a]}")
             t = F.diagonal(t, 0, a, b)
             labels = [x for i, x in enumerate(labels) if i not in (a, b)] + [s]
-    return t, labels
+    for s in order:
+        if s not in labels:
+            t, labels = F.unsqueeze(t, -1), [*labels, s]
+    return F.permute(t, tuple([labels.index(s) for s in order]))
 
 
-def _summed(t, labels, wanted):
-    """t summed over the labels that are not wanted any more."""
-    dims = tuple([i for i, s in enumerate(labels) if s not in wanted])
-    return (F.sum(t, dims), [s for s in labels if s in wanted]) if dims else (t, labels)
-
-
-def _pair(x, left, y, right, wanted, size):
-    """Two operands multiplied, summed over what nobody needs later."""
-    for s in set(left) & set(right):         # a size of 1 is broadcast: no dimension then, on that side
-        a, b = x.shape[left.index(s)], y.shape[right.index(s)]
-        if a == 1 and b != 1:
-            x, left = F.squeeze(x, left.index(s)), [q for q in left if q != s]
-        elif b == 1 and a != 1:
-            y, right = F.squeeze(y, right.index(s)), [q for q in right if q != s]
-    x, left = _summed(x, left, wanted | set(right))
-    y, right = _summed(y, right, wanted | set(left))
-    both = [s for s in left if s in right and s in wanted]
-    inner = [s for s in left if s in right and s not in wanted]
-    rows, columns = [s for s in left if s not in right], [s for s in right if s not in left]
-    made = [*both, *rows, *columns]
-    if not inner:
-        shape_x = tuple([x.shape[left.index(s)] if s in left else 1 for s in made])
-        shape_y = tuple([y.shape[right.index(s)] if s in right else 1 for s in made])
-        x = F.permute(x, tuple([left.index(s) for s in both + rows]))
-        y = F.permute(y, tuple([right.index(s) for s in both + columns]))
-        return F.reshape(x, shape_x) * F.reshape(y, shape_y), made
-    nx, ny = dict(zip(left, x.shape, strict=True)), dict(zip(right, y.shape, strict=True))
-    batch, k, r, c = _count(nx, both), _count(nx, inner), _count(nx, rows), _count(ny, columns)
-    a = F.reshape(F.permute(x, tuple([left.index(s) for s in both + rows + inner])), (batch, r, k))
-    b = F.reshape(F.permute(y, tuple([right.index(s) for s in both + inner + columns])), (batch, k, c))
-    return F.view(F.bmm(a, b), (*[nx[s] for s in both + rows], *[ny[s] for s in columns])), made
+def _pair(x, y, over):
+    """The sum over some dimensions of x * y, whose dimensions correspond: one batched matrix product."""
+    both, left, right, inner = [], [], [], []
+    for d, (m, n) in enumerate(zip(x.shape, y.shape, strict=True)):
+        if d in over:
+            if m != 1 and n != 1:
+                inner.append(d)
+            elif m != 1:
+                x = F.sum(x, (d,), True)
+            elif n != 1:
+                y = F.sum(y, (d,), True)
+        else:
+            (both if m != 1 and n != 1 else left if m != 1 else right).append(d)
+    gone = [d for d in over if d not in inner]
+    sx, sy = tuple(x.shape), tuple(y.shape)
+    b, k, r, c = _count(sx, both), _count(sx, inner), _count(sx, left), _count(sy, right)
+    made = F.bmm(F.reshape(F.permute(x, (*both, *left, *inner, *right, *gone)), (b, r, k)),
+                 F.reshape(F.permute(y, (*both, *inner, *right, *left, *gone)), (b, k, c)))
+    now = [*both, *left, *over, *right]
+    made = F.view(made, tuple([1 if d in over else sy[d] if d in right else sx[d] for d in now]))
+    made = F.permute(made, tuple([now.index(d) for d in range(len(now))]))
+    return F.view(made, tuple([n for d, n in enumerate(made.shape) if d not in over]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.ops.namespace import OPS as F
-from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.reduce import accumulator
 
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -50,13 +50,13 @@ def per_element(grad, shape, reduction):
 def _alike(name, input, target, weight=None):
     """Input and target in one shape; a warning where they were not."""
     if input.shape != target.shape:
-        warnings.warn(f"{name}: Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}): "
-                      f"they are broadcast, which is rarely meant", stacklevel=4)
+        warnings.warn(f"{name}: Using a target size ({tuple(target.shape)}) that is different to the input size "
+                      f"({tuple(input.shape)}): they are broadcast, which is rarely meant", stacklevel=4)
         try:
             shape = np.broadcast_shapes(input.shape, target.shape)
         except ValueError:
-            raise RuntimeError(f"{name}: The size of tensor a {tuple(input.shape)} must match the size of tensor b {tuple(target.shape)} or "
-                               f"be 1 in every dimension") from None
+            raise RuntimeError(f"{name}: The size of tensor a {tuple(input.shape)} must match the size of tensor b "
+                               f"{tuple(target.shape)} or be 1 in every dimension") from None
         input, target = (t if t.shape == shape else F.expand(t, shape) for t in (input, target))
     return input, target
 
@@ -78,7 +78,8 @@ mse_loss_of.vjp(self=lambda grad, self, target, reduction: F.per_element(grad * 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target) ** 2, its mean, sum or the elements.
 
-    Raises: ValueError for another reduction, RuntimeError for shapes that cannot be broadcast. Reference: torch.nn.functional.mse_loss.
+    Raises: ValueError for another reduction, RuntimeError for shapes that cannot be broadcast.
+    Reference: torch.nn.functional.mse_loss.
     """
     code = _reduction("mse_loss", reduction, size_average, reduce)
     input, target = _alike("mse_loss", input, target)
@@ -92,7 +93,8 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|, its mean, sum or the elements.
 
-    Raises: ValueError for another reduction, RuntimeError for shapes that cannot be broadcast. Reference: torch.nn.functional.l1_loss.
+    Raises: ValueError for another reduction, RuntimeError for shapes that cannot be broadcast.
+    Reference: torch.nn.functional.l1_loss.
     """
     code = _reduction("l1_loss", reduction, size_average, reduce)
     input, target = _alike("l1_loss", input, target)
@@ -112,14 +114,16 @@ def smooth_l1_loss_of(self, target, reduction: int, beta: float):
     return F.reduced(np.where(off < beta, off * off * (0.5 / beta), off - 0.5 * beta), reduction, self.dtype)
 
 smooth_l1_loss_of.vjp(
-    self=lambda grad, self, target, reduction, beta: F.per_element(grad, self.shape, reduction) * F.bent(self - target, beta, 1 / beta, 1),
-    target=lambda grad, self, target, reduction, beta: F.per_element(grad, self.shape, reduction) * F.bent(target - self, beta, 1 / beta, 1))
+    self=lambda grad, self, target, reduction, beta:
+        F.per_element(grad, self.shape, reduction) * F.bent(self - target, beta, 1 / beta, 1),
+    target=lambda grad, self, target, reduction, beta:
+        F.per_element(grad, self.shape, reduction) * F.bent(target - self, beta, 1 / beta, 1))
 
 
 @composite(method=False, function=False)
 def bent(off, bend, inner, outer):
     """The slope of a loss that is a parabola up to `bend` and a line from there."""
-    return F.where(F.abs(off) < bend, off * inner, F.sign(off) * outer)
+    return F.where(F.abs(off) >= bend, F.sign(off) * outer, off * inner)      # this way round NaN stays NaN
 
 
 @composite(method=False, function=False)
@@ -145,8 +149,10 @@ def huber_loss_of(self, target, reduction: int, delta: float):
     return F.reduced(np.where(off <= delta, off * off * 0.5, delta * (off - 0.5 * delta)), reduction, self.dtype)
 
 huber_loss_of.vjp(
-    self=lambda grad, self, target, reduction, delta: F.per_element(grad, self.shape, reduction) * F.bent(self - target, delta, 1, delta),
-    target=lambda grad, self, target, reduction, delta: F.per_element(grad, self.shape, reduction) * F.bent(target - self, delta, 1, delta))
+    self=lambda grad, self, target, reduction, delta:
+        F.per_element(grad, self.shape, reduction) * F.bent(self - target, delta, 1, delta),
+    target=lambda grad, self, target, reduction, delta:
+        F.per_element(grad, self.shape, reduction) * F.bent(target - self, delta, 1, delta))
 
 
 @composite(method=False, function=False)
@@ -162,7 +168,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if weight is None:
         return F.huber_loss_of(input, target, code, float(delta))
     each = F.huber_loss_of(input, target, _NONE, float(delta)) * weight
-    return each if code == _NONE else F.sum(each) if code == _SUM else F.sum(each) / F.sum(F.expand(weight, tuple(input.shape)))
+    return each if code == _NONE else F.sum(each) if code == _SUM else F.mean(each)
 
 
 # ----------------------------------------------------------------------------------------------- losses of probabilities
@@ -183,7 +189,7 @@ binary_cross_entropy_of.vjp(
     self=lambda grad, self, target, weight, reduction:
         F.weighted(F.per_element(grad, self.shape, reduction), weight) * (self - target) / F.at_least(self * (1 - self), 1e-12),
     target=lambda grad, self, weight, reduction, self_shape:
-        F.weighted(F.per_element(grad, self_shape, reduction), weight) * (F.at_least(F.log1p(-self), -100) - F.at_least(F.log(self), -100)))
+        F.weighted(F.per_element(grad, self_shape, reduction), weight) * (F.log1p(-self) - F.log(self)))
 
 
 @composite(method=False, function=False)
@@ -222,8 +228,8 @@ def _fitting(name, weight, shape):
         except ValueError:
             fits = False
         if not fits:
-            raise RuntimeError(f"{name}: The size of the weight {tuple(weight.shape)} must match the size of the input {tuple(shape)}, or "
-                               f"be broadcastable to it")
+            raise RuntimeError(f"{name}: The size of the weight {tuple(weight.shape)} must match the size of the input {tuple(shape)}, "
+                               f"or be broadcastable to it")
     return weight
 
 
@@ -269,8 +275,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     code = _reduction(name, reduction, size_average, reduce)
     if input.shape != target.shape:
         raise ValueError(f"{name}: Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
-    return F.binary_cross_entropy_with_logits_of(input, target, _fitting(name, weight, input.shape), _fitting(name, pos_weight, input.shape),
-                                                 code)
+    weight, pos_weight = _fitting(name, weight, input.shape), _fitting(name, pos_weight, input.shape)
+    return F.binary_cross_entropy_with_logits_of(input, target, weight, pos_weight, code)
 
 
 @composite(method=False, function=False)
@@ -281,13 +287,21 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     """
     batch = reduction == "batchmean"
     code = _SUM if batch else _reduction("kl_div", reduction, size_average, reduce)
-    each = F.exp(target) * (target - input) if log_target else F.xlogy(target, target) - target * input
+    each = F.exp(target) * (target - input) if log_target else F.xlogx(target) - target * input
     if code == _NONE:
         return each
     if code == _MEAN:
         return F.mean(each)
     total = F.sum(each)
     return total / input.shape[0] if batch and input.ndim else total
+
+
+@elementwise(node="XlogyBackward0", to_float=True, method=False, function=False)
+def xlogx(self):
+    """self * log(self), 0 at 0."""
+    return np.where(self == 0, self.dtype.type(0), self * np.log(self))
+
+xlogx.vjp(self=lambda grad, self: grad * (F.log(self) + self / self))
 
 
 # ----------------------------------------------------------------------------------------------------- losses of classes
@@ -332,8 +346,8 @@ nll_loss_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ig
                      F.nll_loss_backward(grad, target, weight, self_shape, reduction, ignore_index))
 
 
-@op(node="NllLoss2DBackward0", outputs=("result", "total_weight"), differentiable=(True, False), hidden=("total_weight",), method=False,
-    function=False)
+@op(node="NllLoss2DBackward0", outputs=("result", "total_weight"), differentiable=(True, False), hidden=("total_weight",),
+    method=False, function=False)
 def nll_loss2d_forward(self, target, weight: Tensor | None, reduction: int, ignore_index: int):
     """nll_loss for a batch of images."""
     return F.nll_value(self, target, weight, reduction, ignore_index)
@@ -384,32 +398,32 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 def _nll(input, target, weight, code, ignore_index):
     shape, classes = tuple(input.shape), input.shape[0 if input.ndim == 1 else 1]
     expected = () if input.ndim == 1 else (shape[0], *shape[2:])
-    if tuple(target.shape) != expected and not (input.ndim == 1 and tuple(target.shape) == (1,)):
+    if tuple(target.shape) != expected:
         raise RuntimeError(f"nll_loss: Expected target size {list(expected)}, got {list(target.shape)}")
     if target._array.dtype not in (np.int64, np.uint8):
         raise RuntimeError(f"nll_loss: expected target dtype to be Long or Byte, but got {target.dtype}: convert it with .long()")
     if weight is not None:
         if tuple(weight.shape) != (classes,):
-            raise RuntimeError(f"nll_loss: weight tensor should be defined either for all {classes} classes or no classes but got weight "
-                               f"tensor of shape: {list(weight.shape)}")
+            raise RuntimeError(f"nll_loss: weight tensor should be defined either for all {classes} classes or no classes but got "
+                               f"weight tensor of shape: {list(weight.shape)}")
         if weight.requires_grad:
             raise RuntimeError("nll_loss: The function is not differentiable with respect to argument 'weight': detach() it")
         if weight._array.dtype != input._array.dtype:
-            raise RuntimeError(f"nll_loss: expected scalar type of the weight to be the input's {input.dtype} but found {weight.dtype}")
-    if input.ndim == 1 and target.ndim == 1:
-        return F.nll_loss_forward(F.unsqueeze(input, 0), target, weight, code, ignore_index) if code == _NONE else \
-            F.nll_loss_forward(input, F.reshape(target, ()), weight, code, ignore_index)
+            raise RuntimeError(f"nll_loss: expected scalar type of the weight to be the input's {input.dtype} but found "
+                               f"{weight.dtype}")
     if input.ndim <= 2:
         return F.nll_loss_forward(input, target, weight, code, ignore_index)
     if input.ndim == 4:
         return F.nll_loss2d_forward(input, target, weight, code, ignore_index)
     width = (1, math.prod(shape[2:])) if input.ndim != 3 else (1, shape[2])
-    out = F.nll_loss2d_forward(F.reshape(input, (*shape[:2], *width)), F.reshape(target, (shape[0], *width)), weight, code, ignore_index)
+    input, target = F.reshape(input, (*shape[:2], *width)), F.reshape(target, (shape[0], *width))
+    out = F.nll_loss2d_forward(input, target, weight, code, ignore_index)
     return F.view(out, expected) if code == _NONE else out
 
 
 @composite(method=False, function=False)
-def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+                  label_smoothing=0.0):
     """nll_loss of log_softmax(input); target holds classes, or probabilities in the shape of input.
 
     Raises: RuntimeError for a label_smoothing outside of 0 to 1; as nll_loss. Reference: torch.nn.functional.cross_entropy.
@@ -426,7 +440,8 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
         return _of_probabilities(F.log_softmax(input, axis), target, weight, code, label_smoothing, axis)
     logs = F.log_softmax(input, axis)
     if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
-        raise ValueError(f"cross_entropy: Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]}).")
+        raise ValueError(f"cross_entropy: Expected input batch_size ({input.shape[0]}) to match target batch_size "
+                         f"({target.shape[0]}).")
     loss = _nll(logs, target, weight, code, ignore_index)
     return _smoothed(loss, logs, target, weight, code, ignore_index, label_smoothing, axis) if label_smoothing > 0 else loss
 
@@ -442,12 +457,16 @@ def _of_probabilities(logs, target, weight, code, label_smoothing, axis):
     terms = logs * target
     if weight is not None:
         if tuple(weight.shape) != (classes,):
-            raise RuntimeError(f"cross_entropy: weight tensor should be defined for all {classes} classes, got shape {list(weight.shape)}")
+            raise RuntimeError(f"cross_entropy: weight tensor should be defined for all {classes} classes, got shape "
+                               f"{list(weight.shape)}")
         terms = terms * _per_class(weight, logs.ndim, axis)
     if code == _NONE:
         return -F.sum(terms, axis)
     total = -F.sum(terms)
-    return total if code == _SUM else total / (math.prod(logs.shape) / classes if math.prod(logs.shape) else 0)
+    if code == _SUM:
+        return total
+    elements = math.prod(logs.shape)
+    return F.div_number(total, elements / classes) if elements else -F.mul_number(total, math.nan)
 
 
 def _smoothed(loss, logs, target, weight, code, ignore_index, label_smoothing, axis):
@@ -464,4 +483,20 @@ def _smoothed(loss, logs, target, weight, code, ignore_index, label_smoothing, a
             even = F.sum(even) / F.sum(weight[F.where(ignored, 0, target)] * counted)
         else:
             even = F.sum(even) / F.sum(counted)
-    return loss * (1 - label_smoothing) + even * (label_smoothing / classes)
+    return F.mul_number(loss, 1 - label_smoothing) + F.mul_number(even, label_smoothing / classes)
+
+
+@elementwise(node="MulBackward1", method=False, function=False)
+def mul_number(self, other: Number):
+    """self * other, by a number that PyTorch multiplies by inside of an op of its own."""
+    return self * other
+
+mul_number.vjp(self=lambda grad, other: grad * other)
+
+
+@elementwise(node="DivBackward1", method=False, function=False)
+def div_number(self, other: Number):
+    """self / other, by a number that PyTorch divides by inside of an op of its own."""
+    return self / other
+
+div_number.vjp(self=lambda grad, other: grad / other)

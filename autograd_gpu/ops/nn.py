@@ -24,15 +24,6 @@ def _floating(name, d):
 
 # ----------------------------------------------------------------------------------------------------------------- softmax
 
-@composite(method=False, function=False)
-def peak(self, d):
-    """The largest elements along a dimension, kept with size 1."""
-    try:
-        return np.maximum.reduce(self, d, None, None, True)
-    except NotImplementedError:
-        return np.max(self, d, keepdims=True)            # CuPy's ufunc has no reduce
-
-
 @op(divert={"dtype is not None": "softmax_as"})
 def softmax(self, dim: int, dtype: DType = None):
     """exp(self) over its sum along a dimension.
@@ -45,7 +36,7 @@ def softmax(self, dim: int, dtype: DType = None):
     if not self.ndim or not self.size:
         return self * 0 + self.dtype.type(1)
     x = self.astype(accumulator(self.dtype), copy=False)
-    x = x - F.peak(x, d)
+    x = x - F.largest(x, d, True)
     np.exp(x, x)
     x /= np.add.reduce(x, d, None, None, True)
     return x.astype(self.dtype, copy=False)
@@ -78,7 +69,7 @@ def log_softmax(self, dim: int, dtype: DType = None):
     if not self.ndim or not self.size:
         return self * 0
     x = self.astype(accumulator(self.dtype), copy=False)
-    x = x - F.peak(x, d)
+    x = x - F.largest(x, d, True)
     x -= np.log(np.add.reduce(np.exp(x), d, None, None, True))
     return x.astype(self.dtype, copy=False)
 
@@ -122,7 +113,8 @@ def log_softmax_function(input, dim=None, _stacklevel=3, dtype=None):
 def linear(input, weight, bias=None):
     """input @ weight.T + bias.
 
-    Shape: (*, in), (out, in), (out) -> (*, out). Raises: RuntimeError for sizes that do not fit. Reference: torch.nn.functional.linear.
+    Shape: (*, in), (out, in), (out) -> (*, out). Raises: RuntimeError for sizes that do not fit.
+    Reference: torch.nn.functional.linear.
     """
     if not input.ndim or not weight.ndim:
         raise RuntimeError(f"linear: both arguments to linear need to be at least 1D, but they are {input.ndim}D and {weight.ndim}D")
@@ -159,9 +151,10 @@ def dropout_function(input, p=0.5, training=True, inplace=False):
     if not training or p == 0 or not input._array.size:
         return input
     if _dtype.category(input._array.dtype) not in "fc":
-        raise RuntimeError(f"dropout: result type Float can't be cast to the desired output type {input.dtype}: convert the input first")
+        raise RuntimeError(f"dropout: result type Float can't be cast to the desired output type {input.dtype}: convert the "
+                           f"input first")
     mask = F.dropout_mask(input, p)
-    return F.mul_(input, mask) if inplace else F.mul(input, mask)
+    return input.mul_(mask) if inplace else F.mul(input, mask)
 
 
 @op(method=False, function=False)
@@ -187,8 +180,8 @@ def embedding(weight, indices, padding_idx: int = -1, scale_grad_by_freq: bool =
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {weight.shape}")
     if indices.dtype not in (np.int64, np.int32):
-        raise RuntimeError(f"embedding: Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; but got "
-                           f"{_dtype.of(indices.dtype)}: convert it with .long()")
+        raise RuntimeError(f"embedding: Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; "
+                           f"but got {_dtype.of(indices.dtype)}: convert it with .long()")
     if indices.__class__ is _CPU and indices.size and (indices.min() < 0 or indices.max() >= weight.shape[0]):
         raise IndexError(f"embedding: index out of range in self: indices go from {indices.min()} to {indices.max()}, weight has "
                          f"{weight.shape[0]} rows")
@@ -232,6 +225,8 @@ def embedding_lookup(input, weight, padding_idx=None, max_norm=None, norm_type=2
     `padding_idx`: a row without gradient. `max_norm`: rows that are used and longer are shortened in place first.
     Raises: IndexError for an index out of range. Reference: torch.nn.functional.embedding.
     """
+    if weight.ndim != 2:
+        raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {tuple(weight.shape)}")
     rows = weight.shape[0]
     if padding_idx is None:
         padding_idx = -1
@@ -346,8 +341,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
             raise RuntimeError(f"layer_norm: Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                                f"{list(t.shape)} and normalized_shape = {list(shape)}")
     if tuple(input.shape[-len(shape):]) != shape:
-        raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], but "
-                           f"got input of size {list(input.shape)}")
+        raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], "
+                           f"but got input of size {list(input.shape)}")
     return F.native_layer_norm(input, shape, weight, bias, eps)
 
 
@@ -427,14 +422,19 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 # ---------------------------------------------------------------------------------------------------- distances and lengths
 
 @composite(method=False, function=False)
-def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+def normalize(input, p=2.0, dim=1, eps=1e-12):
     """The input over its p-norm along a dimension, which counts as eps at least. Reference: torch.nn.functional.normalize."""
     return input / F.expand(F.clamp_min(F.norm(input, p, dim, True), eps), tuple(input.shape))
 
 
 @composite(method=False)
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """The cosine of the angle between vectors along a dimension; each length counts as eps at least. Reference: torch.cosine_similarity."""
+    """The cosine of the angle between vectors along a dimension; each length counts as eps at least.
+
+    Reference: torch.cosine_similarity.
+    """
+    shape = np.broadcast_shapes(x1.shape, x2.shape)
+    x1, x2 = (t if t.shape == shape else F.expand(t, shape) for t in (x1, x2))
     x = F.clamp_min(F.linalg_vector_norm(x1, 2, dim, True), eps)
     y = F.clamp_min(F.linalg_vector_norm(x2, 2, dim, True), eps)
     return F.sum((x1 / x) * (x2 / y), dim)

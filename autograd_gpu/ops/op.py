@@ -69,6 +69,8 @@ class Op:
             [p for p in self.parameters if self.roles[p] == TENSOR] if elementwise else []
         self.to_float, self.may_be_integer = to_float, may_be_integer
         self.varargs, self.divert = varargs, divert or {}
+        self.settled = [p for p in self.parameters if p in self.keyword_only and                # past the divert it has its default,
+                        {f"{p} != {self.defaults.get(p)!r}", f"{p} is not None"} & set(self.divert)]   # so the body need not get it
         self.aliases = aliases or {p: a for p, a in (("dim", "axis"), ("keepdim", "keepdims"))
                                    if p in self.parameters and self.roles[p] == PLAIN}
         self.formulas, self.vjp_all = {}, None
@@ -81,6 +83,7 @@ class Op:
         parameters = inspect.signature(self.body).parameters
         self.parameters = list(parameters)
         self.roles = {n: _ROLES.get(p.annotation, PLAIN) for n, p in parameters.items()}
+        self.annotations = {n: p.annotation for n, p in parameters.items()}
         self.defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
         self.keyword_only = {n for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
         self.varargs_plain = None
@@ -283,9 +286,9 @@ class _Probe:
 
 
 def _direct_ufunc(record):
-    if len(record.parameters) != sum(r == TENSOR for r in record.roles.values()):
+    operands = [object() for r in record.roles.values() if r == TENSOR]
+    if len(record.parameters) != len(operands) + len(record.settled):
         return None
-    operands = [object() for _ in record.parameters]
     try:
         found = rebind(record.body, np=_Probe(operands))(*operands)
     except Exception:

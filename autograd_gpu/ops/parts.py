@@ -206,12 +206,16 @@ def cat(tensors: Sequence[Tensor], dim: int = 0):
     """
     if not tensors:
         raise ValueError("cat: expected a non-empty list of Tensors")
-    first = tensors[0]
-    dtype = first.dtype
+    dtype = tensors[0].dtype
     for a in tensors:
         if a.dtype is not dtype:
             dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
             break
+    else:
+        try:
+            return np.concatenate(tensors, dim)
+        except (ValueError, IndexError):
+            pass
     kept = [a for a in tensors if a.ndim != 1 or a.shape[0]] if any([a.shape == (0,) for a in tensors]) else tensors
     if not kept:
         wrap_dim(dim, 1, "cat")
@@ -265,10 +269,12 @@ def stack(tensors: Sequence[Tensor], dim: int = 0):
         if a.shape != shape:
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(a.shape)} at entry "
                                f"{i}")
+    before = (ALL,) * d + (None,)
+    for a in tensors:
         if a.dtype is not dtype:
             dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
-    before = (ALL,) * d + (None,)
-    return np.concatenate([a[before] for a in tensors], d, dtype=dtype, casting="unsafe")
+            return np.concatenate([a[before] for a in tensors], d, dtype=dtype, casting="unsafe")
+    return np.concatenate([a[before] for a in tensors], d)
 
 
 @stack.vjp_shared("tensors")
@@ -323,7 +329,6 @@ def meshgrid(*tensors, indexing="ij"):
     size = tuple([t.shape[0] if t.ndim else 1 for t in tensors])
     n = len(size)
     grids = [F.expand(F.view(t, tuple([-1 if j == i else 1 for j in range(n)])), size) for i, t in enumerate(tensors)]
-    grids = [F.transpose(g, 0, 1) for g in grids] if swap else grids
     return tuple([grids[1], grids[0], *grids[2:]] if swap else grids)
 
 

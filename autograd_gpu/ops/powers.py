@@ -1,13 +1,14 @@
 """Powers and roots: each element from the elements at its place."""
 from __future__ import annotations
 
+import cmath
 import math
 from numbers import Number
 
 import numpy as np
 
 from autograd_gpu.base import Tensor
-from autograd_gpu.ops.elementwise import NOT_NUMBER, beside, refuse
+from autograd_gpu.ops.elementwise import NOT_NUMBER, beside, held, refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise
 
@@ -42,6 +43,8 @@ def pow(self, exponent: Number):
                                f"tensor to a floating dtype first")
     if exponent == 2:
         return np.multiply(self, self)
+    if exponent == 0:
+        return np.ones_like(self)
     if exponent == 3:
         return self * self * self
     if exponent == 0.5:
@@ -59,10 +62,20 @@ pow.vjp(self=lambda grad, self, exponent: F.pow_grad(grad, self, exponent))
 def pow_grad(grad, self, exponent):
     """The derivative of self ** exponent for a number: 0 where the exponent is 0, also at 0."""
     if exponent == 2:
-        return grad * (F.conj(self) * 2)
+        return F.square_grad(grad, self)
     if exponent == 0:
         return F.no_gradient(grad)
     return grad * F.conj(exponent * F.pow(self, exponent - 1))
+
+
+@elementwise(node="MulBackward0", method=False, function=False, inplace=False)
+def square_grad(grad_output, self):
+    """grad_output * 2 * self: one node, where PyTorch records two multiplications, under the name of the outer one."""
+    return grad_output * (F.conj(self) * 2)
+
+square_grad.vjp(grad_output=lambda grad, self: F.square_grad(grad, F.conj(self)),
+                # the power of 0 keeps the history of self, as PyTorch's graph does: a third derivative is 0, not absent
+                self=lambda grad, grad_output, self: F.conj(grad) * (grad_output * 2) * F.pow(self, 0))
 
 
 @composite(method=False, function=False)
@@ -88,7 +101,13 @@ def pow_tensors(self, exponent):
 pow_tensors.vjp(
     self=lambda grad, self, exponent: F.where(exponent == 0, 0, grad * F.conj(exponent * F.pow_tensors(self, exponent - 1))),
     exponent=lambda grad, self, exponent, result: F.where(
-        (self == 0) & (F.real(exponent) >= 0), 0, grad * F.conj(result * F.log(self))))
+        (self == 0) & (F.real(exponent) >= 0), 0, grad * F.conj(result * F.log(F.alike(self, result)))))
+
+
+@composite(method=False, function=False)
+def alike(self, other):
+    """self in other's dtype."""
+    return self if self.dtype == other.dtype else F.to_copy(self, other.dtype)
 
 
 @elementwise(node="PowBackward2", method=False, function=False, inplace=False)
@@ -96,7 +115,7 @@ def pow_base(base: Number, exponent):
     """base ** exponent with a number as the base."""
     exponent = beside(exponent, base)
     if exponent.dtype.kind in "iu":
-        return _integer_power(np.asarray(base, exponent.dtype), exponent)
+        return _integer_power(np.asarray(held(base, exponent), exponent.dtype), exponent)
     return np.power(base, exponent)
 
 pow_base.vjp(exponent=lambda grad, base, exponent, result: F.pow_base_grad(grad, base, exponent, result))
@@ -107,7 +126,10 @@ def pow_base_grad(grad, base, exponent, result):
     """The derivative of base ** exponent: 0 at base 0 as far as the power itself is finite."""
     if base == 0:
         return F.where(F.real(exponent) >= 0, 0, grad * (result * -math.inf))
-    log = np.log(base + 0j).item() if isinstance(base, complex) else math.log(base) if base > 0 else math.nan
+    if isinstance(base, complex) or exponent.dtype.kind == "c":
+        log = cmath.log(base)
+    else:
+        log = math.log(base) if base > 0 else math.nan
     return F.times_conj(grad * F.conj(result), log)
 
 
@@ -118,17 +140,17 @@ def rpow(self, other):
 
 
 @composite(inplace=True)
-def square(self):
-    """self * self. Reference: torch.square."""
-    return F.pow(self, 2)
+def square(input):
+    """input * input. Reference: torch.square."""
+    return F.pow(input, 2)
 
 
 @composite(inplace=True)
-def float_power(self, exponent):
-    """self ** exponent in float64 or complex128. Reference: torch.float_power."""
+def float_power(input, exponent):
+    """input ** exponent in float64 or complex128. Reference: torch.float_power."""
     wide = np.dtype(np.complex128 if any(isinstance(x, complex) or (isinstance(x, Tensor) and x._array.dtype.kind == "c")
-                                         for x in (self, exponent)) else np.float64)
-    return F.pow(*[x.to(wide) if isinstance(x, Tensor) else x for x in (self, exponent)])
+                                         for x in (input, exponent)) else np.float64)
+    return F.pow(*[x.to(wide) if isinstance(x, Tensor) else x for x in (input, exponent)])
 
 
 @elementwise(cuda="sqrt(self)", to_float=True, domain=(0.1, 2))

@@ -21,6 +21,8 @@ def dims_of(name, dim, ndim):
 
     Raises: IndexError for a dimension there is not, RuntimeError for one given twice, TypeError for what is no integer.
     """
+    if dim.__class__ is int and -ndim <= dim < ndim:
+        return (dim % ndim,)
     if dim is None:
         return (*range(ndim),)
     try:
@@ -42,6 +44,8 @@ def dims_of(name, dim, ndim):
 
 def dim_of(name, dim, ndim):
     """One dimension as a number from 0; see dims_of. Raises TypeError for a tuple."""
+    if dim.__class__ is int and -ndim <= dim < ndim:
+        return dim % ndim
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
     dims = dims_of(name, dim, ndim)
@@ -190,6 +194,24 @@ nansum.vjp(self=lambda grad, self, dim, keepdim: F.spread(grad, self.shape, dim,
 
 # ---------------------------------------------------------------------------------------------------------------- extremes
 
+@composite(method=False, function=False)
+def largest(self, dims, keepdim):
+    """np.max without what its Python costs. CuPy's ufunc has no reduce."""
+    try:
+        return np.maximum.reduce(self, dims, None, None, keepdim)
+    except NotImplementedError:
+        return np.max(self, dims, keepdims=keepdim)
+
+
+@composite(method=False, function=False)
+def smallest(self, dims, keepdim):
+    """np.min without what its Python costs."""
+    try:
+        return np.minimum.reduce(self, dims, None, None, keepdim)
+    except NotImplementedError:
+        return np.min(self, dims, keepdims=keepdim)
+
+
 @op(node="MaxBackward1", divert={"dim is not None or other is not None or keepdim": "max_other"})
 def max(self, dim: int | Tensor = None, keepdim: bool = False, *, other: Any = None):
     """The largest element; with `dim` a named tuple (values, indices) along it; with another tensor the larger of each two.
@@ -205,7 +227,7 @@ def max(self, dim: int | Tensor = None, keepdim: bool = False, *, other: Any = N
         return np.maximum.reduce(self, None)
     except (ValueError, NotImplementedError):
         _nonempty("max", self.shape, (), None)
-        return np.max(self)                  # CuPy's ufunc has no reduce
+        return np.max(self)
 
 max.vjp(self=lambda grad, self, result: F.evenly(grad, self, result))
 
@@ -267,7 +289,9 @@ def is_extreme(self, result):
 @op(node="MaxBackward0", outputs=("values", "indices"), differentiable=(True, False), method=False, function=False)
 def max_dim(self, dim: int, keepdim: bool = False):
     """The largest elements along a dimension, and where the first of each stands."""
-    return F.extreme_along("max", self, np.argmax, dim, keepdim)
+    if not F.is_single("max", self, dim):
+        return F.largest(self, dim, keepdim), np.argmax(self, dim, keepdims=keepdim)
+    return self.copy(), np.zeros((), np.int64)
 
 max_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(grad, indices, self_shape, dim, keepdim))
 
@@ -275,7 +299,9 @@ max_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(gra
 @op(node="MinBackward0", outputs=("values", "indices"), differentiable=(True, False), method=False, function=False)
 def min_dim(self, dim: int, keepdim: bool = False):
     """The smallest elements along a dimension, and where the first of each stands."""
-    return F.extreme_along("min", self, np.argmin, dim, keepdim)
+    if not F.is_single("min", self, dim):
+        return F.smallest(self, dim, keepdim), np.argmin(self, dim, keepdims=keepdim)
+    return self.copy(), np.zeros((), np.int64)
 
 min_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(grad, indices, self_shape, dim, keepdim))
 for _record, _name in ((max_dim, "max"), (min_dim, "min")):
@@ -283,19 +309,12 @@ for _record, _name in ((max_dim, "max"), (min_dim, "min")):
 
 
 @composite(method=False, function=False)
-def extreme_along(name, self, where, dim, keepdim):
-    """Values and indices of the elements that np.argmax or np.argmin finds along a dimension."""
+def is_single(name, self, dim):
+    """Whether an extreme along a dimension is that of a 0-d array. Raises for an unknown or empty dimension, or no order."""
     d = dim_of(name, dim, self.ndim)
-    _ordered(name, self.dtype)
     _nonempty(name, self.shape, (d,), dim)
-    if not self.ndim:
-        return self.copy(), np.zeros((), np.int64)
-    indices = where(self, d, keepdims=True)
-    values = np.take_along_axis(self, indices, d)
-    if keepdim:
-        return values, indices
-    shape = self.shape[:d] + self.shape[d + 1:]
-    return values.reshape(shape), indices.reshape(shape)
+    _ordered(name, self.dtype)
+    return not self.ndim
 
 
 @op(method=False, function=False)
@@ -333,9 +352,9 @@ def amax(self, dim: Dims = (), keepdim: bool = False):
     Raises: as max. Reference: torch.amax.
     """
     dims = dims_of("amax", dim, self.ndim)
-    _ordered("amax", self.dtype, error=NotImplementedError)
     _nonempty("amax", self.shape, dims, dim)
-    return np.max(self, dims, keepdims=keepdim)
+    _ordered("amax", self.dtype, error=NotImplementedError)
+    return F.largest(self, dims, keepdim)
 
 amax.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))
 
@@ -347,9 +366,9 @@ def amin(self, dim: Dims = (), keepdim: bool = False):
     Raises: as max. Reference: torch.amin.
     """
     dims = dims_of("amin", dim, self.ndim)
-    _ordered("amin", self.dtype, error=NotImplementedError)
     _nonempty("amin", self.shape, dims, dim)
-    return np.min(self, dims, keepdims=keepdim)
+    _ordered("amin", self.dtype, error=NotImplementedError)
+    return F.smallest(self, dims, keepdim)
 
 amin.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))
 
@@ -361,11 +380,15 @@ def evenly_along(grad, self, result, dim, keepdim):
     return F.kept(grad, self.shape, dim, keepdim) * mask / F.sum(mask, dim, True)
 
 
-@composite
-def aminmax(input, *, dim=None, keepdim=False):
-    """(amin, amax) over one dimension or all. Reference: torch.aminmax."""
-    d = () if dim is None else dim
-    return F.amin(input, d, keepdim), F.amax(input, d, keepdim)
+@op(outputs=("min", "max"))
+def aminmax(self, *, dim: int = None, keepdim: bool = False):
+    """A named tuple (min, max) of amin and amax over one dimension or all. Reference: torch.aminmax."""
+    if dim is not None:
+        dim_of("aminmax", dim, self.ndim)
+    return F.amin(self, () if dim is None else dim, keepdim), F.amax(self, () if dim is None else dim, keepdim)
+
+aminmax.vjp(self=lambda grad_min, grad_max, self, min, max, dim, keepdim:
+            F.evenly_along(grad_min, self, min, dim, keepdim) + F.evenly_along(grad_max, self, max, dim, keepdim))
 
 
 @op()

@@ -44,7 +44,8 @@ def number(value, dtype):
         raise RuntimeError(f"value cannot be converted to type {_dtype.of(own)} without overflow: {value}")
     t = wrap(array.astype(own))
     t._hooks = WrappedNumber
-    if value == value and value != 0:        # 0.0 and -0.0 are the same key
+    if value == value and (value != 0 or type(value) is int) and (own.kind != "u" or value >= 0):
+        # 0.0 and -0.0 would be the same key; for negative numbers beside unsigned integers see _as_tensor
         if len(_scalars) >= 1000:
             _scalars.clear()
         _scalars[key] = t
@@ -68,20 +69,24 @@ def lift_soft(op, x, y):
             found = _scalars.get((x, kind, y._array.dtype))
             if found is not None:
                 return found, y
-    pair = _as_tensor(x, y), _as_tensor(y, x)
+    pair = _as_tensor(x, y, op.to_float), _as_tensor(y, x, op.to_float)
     if pair[0] is None or pair[1] is None:
         return NotImplemented
     return ELSEWHERE if elsewhere(op, *pair) else pair
 
 
-def _as_tensor(value, beside):
-    """An operand as a Tensor: a number takes its dtype and device from the Tensor beside it. None for an unknown type."""
+def _as_tensor(value, beside, to_float=False):
+    """An operand as a Tensor: a number takes its dtype and device from the Tensor beside it. None for an unknown type.
+
+    `to_float`: beside integers it becomes the default float at once, so that it need not fit into theirs.
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (int, float, complex)) and isinstance(beside, Tensor):
-        t = number(value, beside._array.dtype)
+        dtype = beside._array.dtype
+        t = number(value, _dtype.default() if to_float and dtype.kind in "iu" else dtype)
         if type(beside._array) is not nd:
             t = wrap(_device.copy(t._array, _device.of(beside._array)))
             t._hooks = WrappedNumber
@@ -350,7 +355,8 @@ def shown(node, name):
         if value is saved.RELEASED:
             raise saved.freed(node)
         return wrap(value) if _device.is_array(value) else value
-    return getattr(node, name)
+    value = getattr(node, name)
+    return (value,) if type(value) is int and op.annotations.get(name) == "Dims" else value
 
 
 # ----------------------------------------------------------------------------------------------------------- recording

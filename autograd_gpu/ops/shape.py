@@ -1,4 +1,4 @@
-"""Views and other changes of shape, copies, conversions of dtype and device."""
+"""Views and other changes of shape, and copies."""
 from __future__ import annotations
 
 import builtins
@@ -6,14 +6,13 @@ import operator
 
 import numpy as np
 
-from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
-from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.engine.grad_mode import local
-from autograd_gpu.engine.node import Node, edge_of, next_seq
+from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
+from autograd_gpu.ops.views import set_history
 
 numpy = np                                   # np is CuPy in a body that runs on a CUDA device
 _slice = builtins.slice
@@ -23,7 +22,6 @@ ALL = _slice(None)
 def wrap_dim(dim, ndim, name):
     """A dimension counted from the front. Raises IndexError unless a tensor of ndim dimensions has it; 0-d ones have one."""
     n = ndim or 1
-    dim = operator.index(dim)
     if -n <= dim < n:
         return dim + n if dim < 0 else dim
     raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim}) for a tensor with "
@@ -72,13 +70,20 @@ def _viewed(array, size, name):
                        f"elements are not in one piece: use .reshape(...) or .contiguous().view(...)")
 
 
-@view_op(varargs="size", function=False, divert={"len(size) == 1 and type(size[0]).__name__ == 'dtype'": "view_dtype"})
+@view_op(varargs="size", function=False, divert={"size and type(size[0]) is not int and type(size[0]).__name__ == 'dtype'": "view_dtype"})
 def view(self, size: Size):
     """The same memory in another shape; one size may be -1. With a dtype instead, its bytes read as that.
 
     Raises: RuntimeError where only a copy would do (use reshape), or the sizes do not fit.
     Reference: torch.Tensor.view.
     """
+    try:
+        made = self.reshape(size)
+    except ValueError:
+        return _viewed(self, size, "view")
+    base = made.base
+    if (base is self or base is self.base) and base is not None and (made.shape == size or min(size) == -1):
+        return made
     return _viewed(self, size, "view")
 
 view.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
@@ -117,9 +122,9 @@ def reshape(input, *shape, **named):
 
     Raises: RuntimeError where the sizes do not fit. Reference: torch.reshape.
     """
-    if len(shape) == 1 and type(shape[0]) is tuple:
+    if shape and type(shape[0]) is tuple:
         shape = shape[0]
-    else:
+    elif not shape or type(shape[0]) is not int:
         shape = sizes_of(shape, named, "reshape")
     if not isinstance(input, Tensor):
         return input.reshape(shape)
@@ -148,9 +153,9 @@ def reshape_as(input, other):
 @composite
 def flatten(input, start_dim=0, end_dim=-1):
     """The dimensions from start_dim to end_dim as one. Raises RuntimeError where they are in the wrong order. Reference: torch.flatten."""
+    if start_dim == 0 and end_dim == -1 and input.ndim != 1:
+        return F.reshape(input, (-1,))
     shape = tuple(input.shape)
-    if not shape:
-        return F.reshape(input, (1,))
     first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
     if first > last:
         raise RuntimeError(f"flatten() has invalid args: start_dim {start_dim} cannot come after end_dim {end_dim}")
@@ -211,21 +216,19 @@ def expand(self, size: Size):
 
     Raises: RuntimeError where the sizes do not fit. Reference: torch.Tensor.expand.
     """
-    shape = self.shape
+    shape, strides = self.shape, self.strides
     n = len(size) - len(shape)
-    if shape:
-        for a, b in zip(shape, size[n:], strict=False):
-            if a != b and a != 1 or b < 0:
-                size = _expanded_size(shape, size)
-                break
-        strides = tuple([0 if a == 1 and b != 1 else s for a, b, s in zip(shape, size[n:], self.strides, strict=False)])
-        strides = (0,) * n + strides if n > 0 else strides
-    else:
-        strides = (0,) * n
-    if n and (n < 0 or min(size[:n]) < 0):
-        size = _expanded_size(shape, size)
-    if np is numpy and self.flags.c_contiguous:
-        return np.ndarray(size, self.dtype, self, 0, strides)      # np.broadcast_to takes seven times as long
+    if n >= 0 and np is numpy and self.flags.c_contiguous:
+        try:                                 # np.broadcast_to takes seven times as long
+            if n and size[n:] == shape:
+                return np.ndarray(size, self.dtype, self, 0, (0,) * n + strides)
+            if all([a == b or a == 1 for a, b in zip(shape, size[n:], strict=True)]):
+                strides = tuple([s if a == b else 0 for a, b, s in zip(shape, size[n:], strides, strict=True)])
+                return np.ndarray(size, self.dtype, self, 0, (0,) * n + strides)
+        except ValueError:                   # a negative size
+            pass
+    size = _expanded_size(shape, size)
+    strides = (0,) * n + tuple([s if a == b else 0 for a, b, s in zip(shape, size[n:], strides, strict=True)])
     return np.lib.stride_tricks.as_strided(self, size, strides)
 
 expand.vjp(self=lambda grad: grad)           # the edge sums over what was repeated
@@ -275,10 +278,10 @@ def sum_to_size(input, *size):
     """
     size = sizes_of(size, {}, "sum_to_size") if not (len(size) == 1 and type(size[0]) is tuple) else size[0]
     shape = tuple(input.shape)
-    if shape == size:
-        return input
     if not size:
         return F.sum(input)
+    if shape == size:
+        return input
     lead = len(shape) - len(size)
     if lead < 0 or any(n not in (1, m) for n, m in zip(size, shape[lead:], strict=True)):
         raise RuntimeError(f"sum_to_size: size {list(size)} is not expandable to size {list(shape)}")
@@ -461,7 +464,37 @@ def _each(tensors, function):
     return tuple([function(x) for x in tensors])
 
 
-# ------------------------------------------------------------------------------------------------------------- copies, dtypes
+# ---------------------------------------------------------------------------------------------- the shape of the tensor itself
+
+def _in_place(name, of):
+    """The form of a view that changes the tensor itself."""
+    def function(input, *args, **kwargs):
+        check_writable(input, name)
+        if input._view is not None or input._counter is not None:
+            raise RuntimeError(f"{name}: the tensor is a view, or has views or aliases, which would keep its old shape; use "
+                               f"{name[:-1]}()")
+        source = wrap(input._array)
+        source._requires, source._node, source._nr = input._requires, input._node, input._nr
+        out = of(source, *args, **kwargs)
+        input._array = out._array
+        version(input).count += 1            # who saved the old shape notices
+        if out._requires:
+            set_history(input, out._node, out._nr)
+        return input
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name[:-1]} of the tensor itself. Raises RuntimeError where others share its memory. Reference: torch.Tensor.{name}."
+    composite(function=False)(function)
+
+
+_in_place("squeeze_", lambda x, dim=None: F.squeeze(x, dim))
+_in_place("unsqueeze_", lambda x, dim: F.unsqueeze(x, dim))
+_in_place("transpose_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1))
+_in_place("swapaxes_", lambda x, axis0, axis1: F.transpose(x, axis0, axis1))
+_in_place("swapdims_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1))
+_in_place("t_", lambda x: F.t(x))
+
+
+# --------------------------------------------------------------------------------------------------------------------- copies
 
 @view_op(method=False, function=False)
 def alias(self):
@@ -485,127 +518,3 @@ def contiguous(input, memory_format=None):
     if (input._array if isinstance(input, Tensor) else input).flags.c_contiguous:
         return input
     return F.clone(input, memory_format="contiguous_format")
-
-
-@op(method=False, function=False, may_be_integer=True)
-def to_copy(self, dtype: DType):
-    """A copy in another dtype; of complex numbers the real part where it is real."""
-    if self.dtype.kind == "c" and numpy.dtype(dtype).kind not in "cb":
-        self = self.real                     # astype would warn
-    return self.astype(dtype)
-
-to_copy.vjp(self=lambda grad: grad)          # the edge casts back
-
-
-class _DeviceCopy(Node):
-    """The history of a copy on another device."""
-
-    __slots__ = ("n0", "i0", "source", "target")
-    arity = 1
-    title = "ToCopyBackward0"
-
-    def apply(self, grad):
-        return None if grad is None else _device.copy(grad, self.source)
-
-    def apply_tensors(self, grad):
-        return None if grad is None else _to_device(grad, self.source)
-
-
-def _to_device(t, where):
-    made = wrap(_device.copy(t._array, where))
-    if t.requires_grad and local.state.enabled:
-        node = _DeviceCopy()
-        node.seq, node._rare = next_seq(), None
-        node.n0, node.i0 = edge_of(t)
-        node.source, node.target = t.device, where
-        made._node, made._nr, made._requires = node, 0, True
-    return made
-
-
-def _is_dtype(value):
-    return isinstance(value, (_dtype.dtype, np.dtype, builtins.type))
-
-
-@composite(function=False)
-def to(input, *args, dtype=None, device=None, other=None, non_blocking=False, copy=False, memory_format=None):
-    """The tensor in another dtype, on another device, or as another tensor is: itself where nothing changes, unless `copy`.
-
-    Call it with a dtype, a device (and a dtype), another Tensor, or by keyword.
-    Raises: RuntimeError for a device that is not there. Reference: torch.Tensor.to.
-    """
-    if args:
-        first, rest = args[0], args[1:]
-        if isinstance(first, Tensor):
-            other = first
-        elif _is_dtype(first):
-            dtype = first
-        else:
-            device = first
-            if rest and (rest[0] is None or _is_dtype(rest[0])):
-                dtype, rest = rest[0] if rest[0] is not None else dtype, rest[1:]
-        copy = rest[1] if len(rest) > 1 else copy
-    if other is not None:
-        dtype, device = other._array.dtype, other.device
-    array = input._array
-    wanted = array.dtype if dtype is None else _dtype.to_numpy(dtype)
-    where = input.device if device is None else _device.resolve(device)
-    if wanted != array.dtype:
-        input, copy = F.to_copy(input, wanted), False
-    if where != input.device:
-        return _to_device(input, where)
-    return F.to_copy(input, wanted) if copy else input
-
-
-@composite(function=False)
-def type_as(input, other):
-    """input in other's dtype, on its device. Reference: torch.Tensor.type_as."""
-    return F.to(input, other)
-
-
-@composite(function=False)
-def cpu(input, memory_format=None):
-    """The tensor in host memory. Reference: torch.Tensor.cpu."""
-    return F.to(input, device=_device.CPU)
-
-
-@composite(function=False)
-def cuda(input, device=None, non_blocking=False, memory_format=None):
-    """The tensor on a CUDA device, by default the current one. Reference: torch.Tensor.cuda."""
-    return F.to(input, device="cuda" if device is None else device)
-
-
-def _conversion(name, wanted):
-    def convert(input, memory_format=None):
-        array = input._array
-        return input if array.dtype is wanted.dtype else F.to(input, wanted)
-    convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"The tensor as {wanted}. Reference: torch.Tensor.{name}."
-    composite(method=True, function=False)(convert)
-
-
-for _name in ("bool", "uint8", "int8", "short", "int", "long", "half", "bfloat16", "float", "double", "cfloat", "cdouble"):
-    if getattr(_dtype, _name) is not None:
-        _conversion({"uint8": "byte", "int8": "char"}.get(_name, _name), getattr(_dtype, _name))
-
-_TYPES = {"FloatTensor": _dtype.float32, "DoubleTensor": _dtype.float64, "HalfTensor": _dtype.float16, "ByteTensor": _dtype.uint8,
-          "CharTensor": _dtype.int8, "ShortTensor": _dtype.int16, "IntTensor": _dtype.int32, "LongTensor": _dtype.int64,
-          "BoolTensor": _dtype.bool, "BFloat16Tensor": _dtype.bfloat16, "ComplexFloatTensor": _dtype.complex64,
-          "ComplexDoubleTensor": _dtype.complex128}
-
-
-def _type(input, dtype=None, non_blocking=False):
-    """The name of the tensor's type; with a dtype or such a name, the tensor in it. Reference: torch.Tensor.type."""
-    place = "torch." if input.device.type == "cpu" else "torch.cuda."
-    if dtype is None:
-        return next((place + name for name, d in _TYPES.items() if d is not None and d.dtype == input._array.dtype),
-                    place + str(input.dtype).removeprefix("torch."))
-    if isinstance(dtype, str):
-        found = _TYPES.get(dtype.removeprefix("torch.").removeprefix("cuda."))
-        if found is None:
-            raise ValueError(f"invalid type: {dtype!r}; the types are {', '.join('torch.' + name for name in _TYPES)}")
-        dtype = found
-    return F.to(input, dtype)
-
-
-_type.__name__ = "type"
-composite(method=True, function=False)(_type)

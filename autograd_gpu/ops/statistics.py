@@ -11,7 +11,6 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.reduce import accumulator, dim_of, dims_of
 
-
 # -------------------------------------------------------------------------------------------------------------- statistics
 
 def _statistic(name, make):
@@ -52,7 +51,7 @@ def variance(name, self, dim, correction):
     off = self - mean
     square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
     total = np.add.reduce(square, dims, None, None, True)
-    return total / np.asarray(n - correction if n > correction else 0, total.dtype), mean
+    return total / max(n - correction, 0), mean
 
 
 @composite(method=False, function=False)
@@ -106,13 +105,83 @@ std_mean_correction.vjp(self=lambda grad_std, grad_mean, self, std, dim, correct
 
 @composite(method=False, function=False)
 def var_backward(grad, self, dim, correction, keepdim):
-    """The gradient of the variance; without degrees of freedom it is infinite, or NaN at the mean."""
+    """The gradient of the variance. Without degrees of freedom it is infinite; over all elements, NaN at the mean."""
     n = F.count(self.shape, dim)
     off = self - F.mean(self, dim, True)
     grad = F.kept(grad, self.shape, dim, keepdim)
-    if n <= correction:
+    if n <= correction and (dim is None or not self.ndim):
         return grad * F.where(off == 0, math.nan, math.inf)
-    return (2 / (n - correction)) * grad * off
+    return (2 / (n - correction) if n != correction else math.inf) * grad * off
+
+
+# ------------------------------------------------------------------------------------------------------------------ median
+
+@op(node="MedianBackward0", divert={"dim is not None or keepdim": "median_dim"})
+def median(self, dim: int = None, keepdim: bool = False):
+    """The middle element, the lower of two, NaN if there is one; with `dim` a named tuple (values, indices) along it.
+
+    Raises: IndexError for an empty or unknown dim. Reference: torch.median.
+    """
+    flat = self.reshape(-1)
+    if not flat.size:
+        return np.full((), math.nan if _dtype.category(self.dtype) == "f" else 0, self.dtype)
+    return flat[F.middle("median", flat, 0, False)].reshape(())
+
+median.vjp(self=lambda grad, self, result: F.evenly(grad, self, result))
+
+
+@op(node="NanmedianBackward0", divert={"dim is not None or keepdim": "nanmedian_dim"})
+def nanmedian(self, dim: int = None, keepdim: bool = False):
+    """The middle one of the elements that are not NaN, the lower of two; with `dim` as median. Reference: torch.nanmedian."""
+    flat = self.reshape(-1)
+    if not flat.size:
+        return np.full((), math.nan if _dtype.category(self.dtype) == "f" else 0, self.dtype)
+    return flat[F.middle("nanmedian", flat, 0, True)].reshape(())
+
+nanmedian.vjp(self=lambda grad, self, result: F.evenly(grad, self, result))
+
+
+@op(node="MedianBackward1", outputs=("values", "indices"), differentiable=(True, False), method=False, function=False)
+def median_dim(self, dim: int, keepdim: bool = False):
+    """median along a dimension."""
+    return F.middle_along("median", self, dim, keepdim, False)
+
+median_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(grad, indices, self_shape, dim, keepdim))
+
+
+@op(node="NanmedianBackward1", outputs=("values", "indices"), differentiable=(True, False), method=False, function=False)
+def nanmedian_dim(self, dim: int, keepdim: bool = False):
+    """nanmedian along a dimension."""
+    return F.middle_along("nanmedian", self, dim, keepdim, True)
+
+nanmedian_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(grad, indices, self_shape, dim, keepdim))
+for _record, _name in ((median_dim, "median"), (nanmedian_dim, "nanmedian")):
+    _record.result_type.__name__ = _record.result_type.__qualname__ = _name
+
+
+@composite(method=False, function=False)
+def middle(name, self, d, skip_nan):
+    """Where the median stands along a dimension, which is kept with size 1. NaN sorts last."""
+    if _dtype.category(self.dtype) not in "if":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(self.dtype)}: elements must have an order")
+    order = np.argsort(self, d, kind="stable")
+    missing = self != self
+    n = np.add.reduce(~missing, d, None, None, True)
+    whole = (n if skip_nan else n * 0 + self.shape[d])
+    found = np.take_along_axis(order, np.maximum(whole - 1, 0) // 2, d)
+    return found if skip_nan else np.where(n < self.shape[d], np.argmax(missing, d, keepdims=True), found)
+
+
+@composite(method=False, function=False)
+def middle_along(name, self, dim, keepdim, skip_nan):
+    """(values, indices) of medians along a dimension."""
+    if F.is_single(name, self, dim):
+        return self.copy(), np.zeros((), np.int64)
+    d = dim_of(name, dim, self.ndim)
+    at = F.middle(name, self, d, skip_nan)
+    values = np.take_along_axis(self, at, d)
+    shape = at.shape if keepdim else self.shape[:d] + self.shape[d + 1:]
+    return values.reshape(shape), at.reshape(shape)
 
 
 # ---------------------------------------------------------------------------------------------------------- logsumexp, norm
@@ -126,8 +195,8 @@ def logsumexp(self, dim: Dims, keepdim: bool = False):
     own = self.dtype
     dims = dims_of("logsumexp", dim, self.ndim)
     self = self.astype(accumulator(own), copy=False)
-    top = np.max(self.real, dims, keepdims=True, initial=-np.inf)
-    top = np.where(np.isinf(top), top.dtype.type(0), top)
+    top = F.largest(self.real, dims, True) if self.size else 0
+    top = np.where(np.isfinite(top), top, self.real.dtype.type(0))
     found = np.log(np.add.reduce(np.exp(self - top), dims, None, None, True)) + top
     return F.unkept(found, self.shape, dim, keepdim, own)
 
@@ -143,21 +212,25 @@ def linalg_vector_norm(self, ord: Number = 2, dim: Dims = None, keepdim: bool = 
     Raises: RuntimeError for integers and bools, and where nothing is reduced by an order without a neutral element.
     Reference: torch.linalg.vector_norm.
     """
-    if dtype is not None:
-        self = self.astype(_dtype.to_numpy(dtype), copy=False)
     if _dtype.category(self.dtype) not in "fc":
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {_dtype.of(self.dtype)}: "
-                           f"convert it, or pass dtype=")
+                           f"convert it first")
+    if dtype is not None:
+        wanted = _dtype.to_numpy(dtype)
+        if _dtype.category(wanted) != _dtype.category(self.dtype) or wanted.itemsize < self.dtype.itemsize:
+            raise RuntimeError(f"linalg.vector_norm: dtype should be {'complex' if self.dtype.kind == 'c' else 'floating'}, as the "
+                               f"input, and not narrower than its {_dtype.of(self.dtype)}, but got {_dtype.of(wanted)}")
+        self = self.astype(wanted, copy=False)
     dims = dims_of("linalg.vector_norm", dim, self.ndim)
     if (ord < 0 or ord == math.inf) and math.prod([self.shape[d] for d in dims]) == 0:
-        raise RuntimeError(f"linalg.vector_norm: cannot compute the {ord} norm over dimensions {dims} of shape {self.shape}, which are "
-                           f"empty: the operation does not have an identity")
+        raise RuntimeError(f"linalg.vector_norm: cannot compute the {ord} norm over dimensions {dims} of shape {self.shape}, which "
+                           f"are empty: the operation does not have an identity")
     own = self.real.dtype
     size = np.abs(self.astype(accumulator(self.dtype), copy=False))
     if ord == math.inf:
-        found = np.max(size, dims, keepdims=keepdim)
+        found = F.largest(size, dims, keepdim)
     elif ord == -math.inf:
-        found = np.min(size, dims, keepdims=keepdim)
+        found = F.smallest(size, dims, keepdim)
     elif ord == 0:
         found = np.add.reduce(size != 0, dims, size.dtype, None, keepdim)
     elif ord == 1:
@@ -176,7 +249,7 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
     """The gradient of a norm: 0 where the norm is 0; equal extremes share it."""
     grad, result = F.kept(grad, self.shape, dim, keepdim), F.kept(result, self.shape, dim, keepdim)
     if ord == 0:
-        return self * 0
+        return F.zeros_like(self)
     if ord == 1:
         return F.sgn(self) * grad
     if ord == 2:
@@ -198,6 +271,8 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     Raises: RuntimeError for another name. Reference: torch.norm.
     """
     if p == "nuc":
+        if out is not None or not hasattr(F, "linalg_matrix_norm"):
+            raise NotImplementedError("norm: the nuclear norm, and out=, are not available: sum the singular values")
         return F.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if p is None or p == "fro":
         p = 2
@@ -228,6 +303,8 @@ prod.vjp(self=lambda grad, self, result, dim, keepdim: F.prod_backward(grad, sel
 def prod_backward(grad, self, result, dim: int, keepdim: bool):
     """The gradient of prod, on arrays: without division by zero, without a look at values, which a GPU would wait for."""
     dims = dims_of("prod", dim, self.ndim)
+    if result.dtype.kind != "c":
+        self = self.real                     # prod(dtype=...) of complex elements took their real parts
     zero = self == 0
     safe = np.where(zero, self.dtype.type(1), self)
     others = np.multiply.reduce(safe, dims, None, None, True)
@@ -242,6 +319,8 @@ def prod_backward_tensor(grad, input, result, dim, keepdim):
     shape = input.shape
     if not input.ndim:
         return grad
+    if input.is_complex() and not result.is_complex():
+        input = F.real(input)
     grad = F.kept(grad, shape, dim, keepdim)
     if not bool(F.any(input == 0)):
         return grad * F.conj(F.kept(result, shape, dim, keepdim) / input)
@@ -255,7 +334,7 @@ def prod_backward_tensor(grad, input, result, dim, keepdim):
 
 # -------------------------------------------------------------------------------------------------- running sums, products
 
-@op(may_be_integer=True)
+@op(may_be_integer=True, inplace=True)
 def cumsum(self, dim: int, *, dtype: DType = None):
     """The sums of the elements up to each one along a dimension.
 
@@ -278,7 +357,7 @@ def cumsum_reverse(self, dim: int):
 cumsum_reverse.vjp(self=lambda grad, dim: F.cumsum(grad, dim))
 
 
-@op(may_be_integer=True)
+@op(may_be_integer=True, inplace=True)
 def cumprod(self, dim: int, *, dtype: DType = None):
     """The products of the elements up to each one along a dimension.
 
@@ -301,6 +380,8 @@ def cumprod_backward(grad, self, result, dim: int):
     """
     if not self.ndim:
         return grad
+    if result.dtype.kind != "c":
+        self = self.real
     zero = self == 0
     zeros = np.cumsum(zero, dim)
     first = zero & (zeros == 1)
@@ -316,6 +397,8 @@ def cumprod_backward_tensor(grad, input, result, dim):
     """cumprod_backward, recorded. With zeros it needs the products between each two elements: memory grows as the square."""
     if not input.ndim:
         return grad
+    if input.is_complex() and not result.is_complex():
+        input = F.real(input)
     if not bool(F.any(input == 0)):
         return F.cumsum_reverse(grad * F.conj(result), dim) / F.conj(input)
     x = F.conj(F.transpose(input, dim, -1))

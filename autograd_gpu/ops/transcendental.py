@@ -6,6 +6,7 @@ import numpy as np
 from autograd_gpu.device import scientific
 from autograd_gpu.ops.elementwise import refuse
 from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise
 
 sp = scientific(np)
@@ -251,3 +252,19 @@ sinc.vjp(self=lambda grad, self: F.where(self == 0, 0, grad * F.conj(F.sinc_slop
 def sinc_slope(self, angle):
     """The derivative of sinc away from 0."""
     return (angle * F.cos(angle) - F.sin(angle)) / (angle * self)
+
+
+# ----------------------------------------------------------------------------------------------------------- second names
+
+def _alias(alias, name):
+    """Register an op under a second name, under which PyTorch has it too."""
+    def function(input, *args, **kwargs):
+        return REGISTRY[name].function(input, *args, **kwargs)
+    function.__name__ = alias
+    function.__doc__ = f"{name}. Reference: torch.{alias}."
+    composite(function, inplace=True)
+
+
+for _second, _first in {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",
+                        "arccosh": "acosh", "arctanh": "atanh"}.items():
+    _alias(_second, _first)

@@ -121,11 +121,19 @@ def refresh(t: Tensor) -> None:
     base = view.base
     if not base._requires:
         return
+    if several_results(view):
+        raise RuntimeError("a view that came with others from a function that returns multiple views has lost its history, as its base "
+                           "was modified in place since: write to a clone(), or take the view again")
     node = new_node(AsStrided)
     node._set(base, view.steps)
     node.n0, node.i0 = edge_of(base)
     t._node, t._nr, t._requires = node, 0, True
     view.seen = count
+
+
+def several_results(view: View) -> bool:
+    """Whether a view is one of several results of a step, as of split or unbind."""
+    return any(len(step) == 3 for step in view.steps)
 
 
 def set_history(t: Tensor, node, nr) -> None:

@@ -1,0 +1,197 @@
+"""Streams of random numbers, one per device, and their seeds.
+
+The numbers are NumPy's and CuPy's: a seed repeats a run here, but gives other numbers than it gives in PyTorch.
+"""
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+
+import numpy as np
+
+from autograd_gpu import device as _device
+from autograd_gpu import dtype as _dtype
+from autograd_gpu.base import Tensor, wrap
+
+_FIRST_SEED = 67280421310721                 # of a new Generator, as in PyTorch
+PRECISION = {2: 11, 4: 24, 8: 53}            # bits of the significand by bytes of a float
+
+
+def _seed(seed):
+    seed = int(seed)
+    if not -2**63 <= seed < 2**64:
+        raise ValueError(f"manual_seed: Overflow: a seed has 64 bits, got {seed}")
+    return seed % 2**64
+
+
+class Generator:
+    """A stream of random numbers on one device. Threads may share it; each draw is made under its lock.
+
+    Reference: torch.Generator.
+    """
+
+    def __init__(self, device="cpu"):
+        self.device = _device.resolve(device)
+        self._lock = threading.Lock()        # guards _stream and _seed
+        self.manual_seed(_FIRST_SEED)
+
+    def manual_seed(self, seed) -> Generator:
+        """Start the stream that belongs to a seed; returns the generator. Raises ValueError for one of more than 64 bits."""
+        seed = _seed(seed)
+        with self._lock:
+            self._seed = seed
+            self._stream = self._start(seed)
+        return self
+
+    def _start(self, seed):
+        if self.device.type == "cpu":
+            return np.random.Generator(np.random.PCG64(seed))
+        random = _device.module(self.device).random
+        with _device.guard(self.device):
+            return random.Generator(random.XORWOW(seed))
+
+    def initial_seed(self) -> int:
+        """The seed that the stream started from."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Start a stream from a seed that nobody can foretell; returns the seed."""
+        self.manual_seed(secrets.randbits(63))
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """Where the stream is, as a tensor of bytes. Raises RuntimeError for a CUDA generator: CuPy does not tell."""
+        self._check_cpu("get_state")
+        with self._lock:
+            state = self._stream.bit_generator.state
+            parts = ((self._seed, 8), (state["state"]["state"], 16), (state["state"]["inc"], 16), (state["has_uint32"], 1),
+                     (state["uinteger"], 4))
+            data = b"".join(value.to_bytes(size, "little") for value, size in parts)
+        return wrap(np.frombuffer(data, np.uint8).copy())
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Go back to where get_state was called; returns the generator. Raises TypeError or RuntimeError for what is no state."""
+        self._check_cpu("set_state")
+        if not isinstance(new_state, Tensor) or new_state._array.dtype != np.uint8:
+            raise TypeError(f"set_state: expected a ByteTensor from get_state, got {type(new_state).__name__}")
+        data = new_state._array.tobytes()
+        if len(data) != 45:
+            raise RuntimeError(f"set_state: a state from get_state has 45 bytes, got {len(data)}")
+        seed, state, inc, has, value = (int.from_bytes(data[i:j], "little")
+                                        for i, j in ((0, 8), (8, 24), (24, 40), (40, 41), (41, 45)))
+        with self._lock:
+            self._seed = seed
+            self._stream.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": state, "inc": inc},
+                                                "has_uint32": has, "uinteger": value}
+        return self
+
+    def _check_cpu(self, name):
+        if self.device.type != "cpu":
+            raise RuntimeError(f"{name}: the state of a generator on {self.device} cannot be read or written: seed it instead")
+
+    # Draws: arrays on the generator's device.
+
+    def uniform(self, shape, dtype):
+        """Evenly spread numbers in [0, 1), never 1 after rounding, in each part of a complex number."""
+        _check_floating("rand", dtype)
+        if dtype.kind == "c":
+            return self._complex(self.uniform, shape, dtype)
+        wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        with self._lock, _device.guard(self.device):
+            array = self._stream.random(shape, dtype=wide)
+        if wide != dtype:
+            scale = 2 ** (8 if dtype.kind == "V" else PRECISION[2])
+            array = (np.floor(array * scale) / scale).astype(dtype)       # a ufunc of NumPy hands CuPy's arrays to CuPy
+        return array
+
+    def normal(self, shape, dtype):
+        """Numbers of mean 0 and variance 1."""
+        _check_floating("randn", dtype)
+        if dtype.kind == "c":
+            return self._complex(self.normal, shape, dtype) * math.sqrt(0.5)
+        with self._lock, _device.guard(self.device):
+            return self._stream.standard_normal(shape, dtype=np.float32 if dtype.itemsize == 2 else dtype).astype(dtype, copy=False)
+
+    def _complex(self, draw, shape, dtype):
+        part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+        array = _device.module(self.device).empty(shape, dtype)
+        array.real, array.imag = draw(shape, part), draw(shape, part)
+        return array
+
+    def integers(self, low, high, shape):
+        """Integers in [low, high), as int64."""
+        with self._lock, _device.guard(self.device):
+            return self._stream.integers(low, high, shape, dtype=np.int64)
+
+    def permutation(self, n):
+        """The numbers 0 to n - 1 in random order, as int64."""
+        with self._lock, _device.guard(self.device):
+            if self.device.type == "cpu":
+                return self._stream.permutation(n)
+            return self._stream.random(n, dtype=np.float64).argsort()
+
+
+def _check_floating(name, dtype):
+    if _dtype.category(dtype) not in "fc":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(dtype)}, only for floating and complex dtypes; use randint")
+
+
+# --------------------------------------------------------------------------------------------------- generators and seeds
+
+default_generator = Generator()
+default_generator.seed()
+_defaults = {_device.CPU: default_generator}
+_lock = threading.Lock()                     # guards _defaults
+
+
+def default_of(where) -> Generator:
+    """The generator used on a device where none is given."""
+    with _lock:
+        if where not in _defaults:
+            _defaults[where] = Generator(where).manual_seed(default_generator.initial_seed())
+        return _defaults[where]
+
+
+def generator_for(where, generator=None) -> Generator:
+    """A generator for arrays of a device: the one given or the default. Raises TypeError or RuntimeError if it does not fit."""
+    if generator is None:
+        return default_of(where)
+    if not isinstance(generator, Generator):
+        raise TypeError(f"argument 'generator' must be a torch.Generator, not {type(generator).__name__}")
+    if generator.device != where:
+        raise RuntimeError(f"Expected a '{where}' device type for generator but found '{generator.device}': make it with "
+                           f"Generator(device='{where}')")
+    return generator
+
+
+def manual_seed(seed) -> Generator:
+    """Seed the default generators of all devices; returns the CPU's. Raises ValueError for a seed of more than 64 bits.
+
+    The numbers are NumPy's and CuPy's, not PyTorch's. Reference: torch.manual_seed.
+    """
+    seed = _seed(seed)
+    with _lock:
+        for generator in _defaults.values():
+            generator.manual_seed(seed)
+    return default_generator
+
+
+def seed() -> int:
+    """Seed the default generators of all devices with a number that nobody can foretell; returns it. Reference: torch.seed."""
+    return manual_seed(secrets.randbits(63)).initial_seed()
+
+
+def initial_seed() -> int:
+    """The seed of the CPU's default generator. Reference: torch.initial_seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """Where the CPU's default stream is. Reference: torch.get_rng_state."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Go back in the CPU's default stream. Reference: torch.set_rng_state."""
+    default_generator.set_state(new_state)

@@ -1,0 +1,215 @@
+"""Train a classifier of handwritten digits with nothing but tensors and their gradients.
+
+    python -m examples.digits
+
+Data: the 1,797 digits of 8 x 8 pixels of the UCI repository that scikit-learn ships. A network of two hidden layers is trained
+on 80 % of them, by stochastic gradient descent with momentum, and tested on the rest. The picture shows the loss, some digits
+with their predictions, and how each pixel of one digit moves its loss.
+"""
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+
+import autograd_gpu as torch
+import autograd_gpu.nn.functional as F
+
+try:
+    import matplotlib
+    from sklearn.datasets import load_digits
+    from tqdm import tqdm
+except ImportError as error:
+    sys.exit(f"digits: {error}: install the extra `examples`, with pip install 'autograd-gpu[examples]'")
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402 - after the choice of a backend that needs no screen
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with an argument in one line."""
+
+    def error(self, message):
+        sys.stderr.write(f"{self.prog}: {' '.join(message.split())} (--help lists the arguments)\n")
+        sys.exit(2)
+
+
+def positive(kind, most=math.inf):
+    """The type of an argument that has to be a number of a kind, above 0."""
+    def parse(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"expected {'an integer' if kind is int else 'a number'} above 0"
+                                             f"{f' and at most {most}' if most < math.inf else ''}, got {text!r}")
+        return value
+    return parse
+
+
+def png(text):
+    """The type of an argument that names a picture to be written."""
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise argparse.ArgumentTypeError(f"expected the name of a .png file, got {text!r}")
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: {'it is a folder' if path.is_dir() else 'its folder does not exist'}")
+    return path
+
+
+def place(text):
+    """The type of an argument that names a device which has to be usable."""
+    try:
+        return torch.zeros(1, device=text).device
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(error) from None
+
+
+def arguments(argv=None):
+    """The command line."""
+    parser = Parser(prog="digits", description="Train a classifier of handwritten digits.")
+    parser.add_argument("--epochs", type=positive(int, 10_000), default=40, help="passes over the training digits (%(default)s)")
+    parser.add_argument("--batch", type=positive(int, 1_437), default=32, help="digits per step (%(default)s)")
+    parser.add_argument("--hidden", type=positive(int, 8_192), default=128, help="width of the hidden layers (%(default)s)")
+    parser.add_argument("--lr", type=positive(float, 10), default=0.05, help="learning rate at the start (%(default)s)")
+    parser.add_argument("--seed", type=positive(int, 2**32 - 1), default=1, help="of the split, the weights and the order (%(default)s)")
+    parser.add_argument("--device", type=place, help="cpu, cuda or cuda:N (the GPU if there is one, else the CPU)")
+    parser.add_argument("--out", type=png, default="digits.png", help="where to write the picture (%(default)s)")
+    return parser.parse_args(argv)
+
+
+def choose(device):
+    """The device to train on, and why."""
+    if device is not None:
+        return device, "as asked for"
+    reason = torch.cuda.why_not_available()
+    if reason is None:
+        return torch.device("cuda", torch.cuda.current_device()), torch.cuda.get_device_name()
+    return torch.device("cpu"), f"no GPU: {reason}"
+
+
+def load(device):
+    """Digits as rows of 64 numbers between 0 and 1, and their labels: ((x, y) to train, (x, y) to test)."""
+    digits = load_digits()
+    order = torch.randperm(len(digits.target)).numpy()
+    x = torch.tensor(digits.data[order] / 16, dtype=torch.float32, device=device)
+    y = torch.tensor(digits.target[order], dtype=torch.int64, device=device)
+    n = len(order) // 5
+    return (x[n:], y[n:]), (x[:n], y[:n])
+
+
+def make_parameters(sizes, device):
+    """A weight and a bias per layer, as leaves of the graph."""
+    parameters = []
+    for n, m in zip(sizes, sizes[1:], strict=False):
+        weight = torch.randn(m, n, device=device) * math.sqrt(2 / n)     # keeps the variance through relu; He et al. 2015
+        parameters += [weight.requires_grad_(), torch.zeros(m, device=device, requires_grad=True)]
+    return parameters
+
+
+def network(x, parameters):
+    """The scores of the ten classes."""
+    *hidden, last, bias = parameters
+    for weight, shift in zip(hidden[::2], hidden[1::2], strict=True):
+        x = torch.relu(F.linear(x, weight, shift))
+    return F.linear(x, last, bias)
+
+
+def step(parameters, velocities, lr, momentum=0.9):
+    """One step of gradient descent, which autograd must not record."""
+    with torch.no_grad():
+        for p, velocity in zip(parameters, velocities, strict=True):
+            velocity *= momentum
+            velocity += p.grad
+            p -= lr * velocity
+            p.grad = None
+
+
+def accuracy(x, y, parameters):
+    """The share of digits whose highest score is that of their label."""
+    with torch.no_grad():
+        return (network(x, parameters).argmax(1) == y).float().mean().item()
+
+
+def train(data, test, parameters, args):
+    """Train; returns the mean loss of each epoch and the seconds each took."""
+    x, y = data
+    velocities = [torch.zeros_like(p) for p in parameters]
+    losses, seconds = [], []
+    bar = tqdm(range(args.epochs), desc="training", unit="epoch")
+    for epoch in bar:
+        start = time.perf_counter()
+        order = torch.randperm(len(x), device=x.device)
+        lr = args.lr * 0.5 * (1 + math.cos(math.pi * epoch / args.epochs))       # to almost 0: Loshchilov and Hutter 2017
+        total = torch.zeros((), device=x.device)
+        for i in range(0, len(x), args.batch):
+            rows = order[i:i + args.batch]
+            loss = F.cross_entropy(network(x[rows], parameters), y[rows])
+            loss.backward()
+            step(parameters, velocities, lr)
+            total += loss.detach() * len(rows)
+        losses.append(total.item() / len(x))
+        seconds.append(time.perf_counter() - start)
+        bar.set_postfix(loss=f"{losses[-1]:.4f}", test=f"{accuracy(*test, parameters):.1%}")
+    return losses, seconds
+
+
+def pixel_gradient(x, y, parameters):
+    """How the loss of one digit moves with each of its pixels."""
+    pixels = x.clone().requires_grad_()
+    loss = F.cross_entropy(network(pixels.reshape(1, 64), parameters), y.reshape(1))
+    gradient, = torch.autograd.grad(loss, pixels)
+    return gradient
+
+
+def draw(path, losses, test, parameters):
+    """Write the picture: loss, digits with predictions (wrong ones first), pixel gradient."""
+    x, y = test
+    with torch.no_grad():
+        predicted = network(x, parameters).argmax(1).cpu().numpy()
+    labels = y.cpu().numpy()
+    shown = sorted(range(len(labels)), key=lambda i: predicted[i] == labels[i])[:12]
+    figure = plt.figure(figsize=(13, 4.5), layout="constrained")
+    left, middle, right = figure.subfigures(1, 3, width_ratios=[1.2, 1.5, 1])
+    axes = left.subplots()
+    axes.semilogy(range(1, len(losses) + 1), losses)
+    axes.set(title="loss", xlabel="epoch", ylabel="cross entropy on the training digits")
+    for i, axes in zip(shown, middle.subplots(3, 4).flat, strict=True):
+        right_one = predicted[i] == labels[i]
+        axes.imshow(x[i].cpu().numpy().reshape(8, 8), cmap="gray_r")
+        axes.set_title(f"{predicted[i]}" + ("" if right_one else f", is {labels[i]}"), color="green" if right_one else "red", fontsize=10)
+        axes.set_axis_off()
+    middle.suptitle("test digits with their predictions, wrong ones first")
+    one = shown[0]
+    gradient = pixel_gradient(x[one], y[one], parameters).cpu().numpy().reshape(8, 8)
+    axes = right.subplots()
+    most = abs(gradient).max() or 1.0
+    image = axes.imshow(gradient, cmap="RdBu_r", vmin=-most, vmax=most)
+    axes.set_title(f"d loss / d pixel of the first ({labels[one]})")
+    axes.set_axis_off()
+    right.colorbar(image, ax=axes, shrink=0.7)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main(argv=None):
+    """Load, train, test, draw; returns the accuracy on the test digits."""
+    args = arguments(argv)
+    device, why = choose(args.device)
+    print(f"device: {device} ({why})")
+    torch.manual_seed(args.seed)
+    data, test = load("cpu" if device.type == "cpu" else device)
+    print(f"data: {len(data[0])} digits to train on, {len(test[0])} to test on, 8 x 8 pixels, from scikit-learn (UCI)")
+    parameters = make_parameters([64, args.hidden, args.hidden, 10], device)
+    losses, seconds = train(data, test, parameters, args)
+    found = accuracy(*test, parameters)
+    draw(args.out, losses, test, parameters)
+    print(f"test accuracy: {found:.2%}")
+    print(f"time per epoch: {sorted(seconds)[len(seconds) // 2] * 1000:.0f} ms (median of {len(seconds)})")
+    print(f"picture: {args.out}")
+    return found
+
+
+if __name__ == "__main__":
+    main()
