@@ -12,7 +12,7 @@ class Size(tuple):
 
     def __new__(cls, sizes=()):
         found = tuple.__new__(cls, sizes)
-        for i, n in enumerate(found):
+        for n in found:
             if type(n) is not int:
                 return tuple.__new__(cls, [_integer(i, n) for i, n in enumerate(found)])
         return found

@@ -10,15 +10,15 @@ from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
 from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
 from autograd_gpu import text as _text
+from autograd_gpu.backward import backward as _autograd_backward
 from autograd_gpu.base import CudaTensor, Tensor, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import local
-from autograd_gpu.backward import backward as _autograd_backward
 from autograd_gpu.ops import creation as _creation
-from autograd_gpu.ops.inplace import check_writable, inplace
+from autograd_gpu.ops.inplace import inplace
 from autograd_gpu.ops.namespace import OPS, REGISTRY
 from autograd_gpu.ops.views import refresh
-from autograd_gpu.size import Size
+from autograd_gpu.size import Size, strided
 
 
 def method(function):
@@ -42,7 +42,8 @@ for _record in REGISTRY.values():
         setattr(Tensor, _record.name + "_", inplace(_record))
 
 _OPERATORS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
-              "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+              "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+              "lshift": "bitwise_left_shift",
               "rshift": "bitwise_right_shift"}
 for _name, _op in _OPERATORS.items():
     if _op in REGISTRY:
@@ -280,7 +281,7 @@ Tensor.nbytes = property(lambda self: self._array.size * self._array.itemsize, d
 Tensor.is_cuda = property(lambda self: self.device.type == "cuda", doc="Whether the memory is on a CUDA device.")
 Tensor.real = property(lambda self: OPS.real(self), doc="The real part, as a view; a real tensor as it is.")
 Tensor.imag = property(lambda self: OPS.imag(self), doc="The imaginary part, as a view. Raises RuntimeError for a real tensor.")
-Tensor.layout = property(lambda self: "torch.strided", doc="Always strided.")
+Tensor.layout = property(lambda self: strided, doc="Always strided.")
 
 
 @method
@@ -364,7 +365,7 @@ def __contains__(self, element):
 
 @method
 def __repr__(self, *, tensor_contents=None):
-    return _text.tensor(self)
+    return _text.tensor(self, tensor_contents)
 
 
 @method
@@ -400,7 +401,8 @@ def numpy(self, *, force=False):
     if self.requires_grad and local.state.enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if type(self._array) is not np.ndarray:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
+                        f"first.")
     return self._array
 
 

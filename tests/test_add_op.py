@@ -7,6 +7,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import OPS, REGISTRY
+from autograd_gpu.ops.op import elementwise
 
 RECIPE = Path(__file__).parent.parent / "docs" / "design.md"
 
@@ -50,7 +51,6 @@ def test_integers_halves_and_wrong_operands_come_with_the_record(squareplus):
 
 
 def test_a_second_registration_is_refused(squareplus):
-    from autograd_gpu.ops.op import elementwise
     with pytest.raises(ValueError, match="registered already"):
         @elementwise()
         def squareplus(self):

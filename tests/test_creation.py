@@ -66,10 +66,12 @@ randint(0, (2,)) | randint(5, 2, (2,)) | randint(0, 5, 2) | randint(2.5, (2,))
 randint(0, 300, (2,), dtype=uint8) | randperm(-1) | randperm(5.5) | normal(0, 1) | normal(0., -1., (2,)) | rand() | rand_like(3)
 normal(zeros(2), -ones(2)) | bernoulli(ones(2) * 2) | bernoulli(ones(2, dtype=int64)) | ones(2).uniform_(2, 1)
 ones(2, dtype=int64).uniform_() | ones(2, dtype=int64).normal_() | ones(2, dtype=int64).random_(5, -5)
-multinomial(ones(3), 5) | multinomial(zeros(3), 2) | multinomial(ones(2, 2, 3), 2) | multinomial(ones(3), 0) | multinomial(-ones(3), 1)
+multinomial(ones(3), 5) | multinomial(zeros(3), 2) | multinomial(ones(2, 2, 3), 2) | multinomial(ones(3), 0)
+multinomial(-ones(3), 1)
 multinomial(ones(3, dtype=int64), 1) | manual_seed('a')
 manual_seed(2**64) | rand_like(ones(2, dtype=int64)) | rand(2, generator=3)
-randint(4, 5, (2, 2)) | randint(4, 5, (2,), dtype=float32, requires_grad=True) | bernoulli(ones(2)) | bernoulli(zeros(2, dtype=float64))
+randint(4, 5, (2, 2)) | randint(4, 5, (2,), dtype=float32, requires_grad=True) | bernoulli(ones(2))
+bernoulli(zeros(2, dtype=float64))
 multinomial(tensor([0., 1., 0.]), 3, replacement=True) | multinomial(tensor([[0., 1.], [1., 0.]]), 1) | zeros(3).bernoulli_(1)
 normal(ones(2), zeros(2)) | normal(ones(2, requires_grad=True), zeros(2)) | normal(ones(2, requires_grad=True), 0.)
 normal(1., zeros(2, requires_grad=True)) | bernoulli(ones(2, requires_grad=True)) | (zeros(2, requires_grad=True) + 1).random_(3, 4)
@@ -137,7 +139,22 @@ def test_zeros_like_in_a_formula_and_on_tensors():
 
 def draws(device, generator=None):
     kw = {"device": device, "generator": generator}
-    return [x.tolist() for x in (torch.rand(3, **kw), torch.randn(2, 2, **kw), torch.randint(100, (5,), **kw), torch.randperm(9, **kw))]
+    made = torch.rand(3, **kw), torch.randn(2, 2, **kw), torch.randint(100, (5,), **kw), torch.randperm(9, **kw)
+    return [x.tolist() for x in made]
+
+
+def test_one_element_without_dimensions(device):
+    for dtype in (torch.float16, torch.float32, torch.float64, torch.complex64):
+        for made in (torch.rand((), dtype=dtype, device=device), torch.randn((), dtype=dtype, device=device),
+                     torch.normal(1.0, 2.0, (), dtype=dtype, device=device), torch.zeros((), dtype=dtype, device=device).normal_(),
+                     torch.full((), 2, dtype=dtype, device=device)):
+            assert made.shape == () and made.dtype is dtype and _is_array(made)
+    made = torch.randint(5, (), device=device), torch.bernoulli(torch.full((), 0.5, device=device)), torch.randint_like(made, 3)
+    assert all(t.shape == () and _is_array(t) for t in made)
+
+
+def _is_array(t):
+    return hasattr(t._array, "strides") and not isinstance(t._array, np.generic)
 
 
 def test_a_seed_repeats_the_run(device):

@@ -106,8 +106,8 @@ def test_file(path):
     if text.strip():
         assert ast.get_docstring(tree), f"{path.name} has no docstring"
     for node in ast.walk(tree):
-        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
-        for name in names:
+        froms = [node.module] if isinstance(node, ast.ImportFrom) else []
+        for name in [a.name for a in node.names] if isinstance(node, ast.Import) else froms:
             top = name.split(".")[0]
             assert top != "torch", f"{path.name}:{node.lineno} imports PyTorch, which is only ever an oracle"
             if top in ("cupy", "cupyx"):
@@ -134,7 +134,8 @@ def formulas(tree):
                 if isinstance(keyword.value, ast.Lambda):
                     yield keyword.value
         elif isinstance(node, ast.FunctionDef) and any(
-                isinstance(d, ast.Call) and isinstance(d.func, ast.Attribute) and d.func.attr == "vjp_shared" for d in node.decorator_list):
+                isinstance(d, ast.Call) and isinstance(d.func, ast.Attribute) and d.func.attr == "vjp_shared"
+                for d in node.decorator_list):
             yield node
 
 
@@ -144,8 +145,8 @@ def misuses(formula):
     for node in ast.walk(formula):
         if isinstance(node, ast.Call):
             ours = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "F"
-            plain = isinstance(node.func, ast.Name) and node.func.id in ("tuple", "range", "len")
-            if not ours and not plain and not (isinstance(formula, ast.FunctionDef) and _is_decorator(formula, node)):
+            plain = isinstance(node.func, ast.Name) and node.func.id in ("tuple", "range", "len")      # of shapes, not of values
+            if not ours and not plain and not _decorates(formula, node):
                 yield node.lineno, f"calls {ast.unparse(node.func)}: only F.<op> can be read on arrays and on Tensors"
         elif isinstance(node, ast.Name) and node.id in ("np", "sp", "cupy"):
             yield node.lineno, f"uses {node.id}"
@@ -153,7 +154,7 @@ def misuses(formula):
             if isinstance(node.value, ast.Name) and node.value.id == "F":
                 if node.attr not in REGISTRY:
                     yield node.lineno, f"F.{node.attr} is no op"
-            elif node.attr not in ("shape", "dtype", "ndim") and not (isinstance(formula, ast.FunctionDef) and _decorates(formula, node)):
+            elif node.attr not in ("shape", "dtype", "ndim") and not _decorates(formula, node):
                 yield node.lineno, f"reads .{node.attr}"
         elif isinstance(node, (ast.IfExp, ast.If, ast.BoolOp)):
             if isinstance(formula, ast.Lambda) or not _on_needs(node, formula):
@@ -162,12 +163,8 @@ def misuses(formula):
         yield formula.lineno, "has no parameter"
 
 
-def _decorates(function, node):
-    return any(node in ast.walk(d) for d in function.decorator_list)
-
-
-def _is_decorator(function, node):
-    return _decorates(function, node)
+def _decorates(formula, node):
+    return any(node in ast.walk(d) for d in getattr(formula, "decorator_list", ()))
 
 
 def _on_needs(node, function):

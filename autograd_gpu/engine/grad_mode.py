@@ -56,6 +56,16 @@ class _Local(threading.local):
 local = _Local()
 
 
+def run_apart(body, *arguments, **options):
+    """Run a body while the context that all threads share is taken."""
+    try:
+        return local.state.run(body, *arguments, **options)
+    except RuntimeError as error:
+        if not str(error).startswith("cannot enter context"):
+            raise
+        return quiet_context().run(body, *arguments, **options)  # from a finaliser that ran inside another op of this thread
+
+
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread. Reference: torch.is_grad_enabled."""
     return local.state.enabled

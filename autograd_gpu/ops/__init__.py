@@ -1,2 +1,21 @@
 """The op families. Importing this package fills the registry."""
-from autograd_gpu.ops import activation, compare, convert, elementwise, gather, index, linalg, loss, nn, parts, powers, random, reduce, shape, special, statistics, transcendental  # noqa: F401
+from autograd_gpu.ops import (  # noqa: F401
+    activation,
+    compare,
+    convert,
+    elementwise,
+    gather,
+    index,
+    join,
+    linalg,
+    loss,
+    nn,
+    parts,
+    powers,
+    random,
+    reduce,
+    shape,
+    special,
+    statistics,
+    transcendental,
+)

@@ -452,6 +452,8 @@ def _plain_source(op, name):
         stem = name.removesuffix(suffix)
         if stem != name and op.roles.get(stem) in (TENSOR, LIST):
             return f"{public(stem)}._array.{attribute}" if op.roles[stem] == TENSOR else f"[t._array.{attribute} for t in {stem}]"
+    if name == "dim":
+        return "tuple(dim) if dim.__class__ is list else dim"      # the caller may change the list before backward
     return name
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.engine.grad_mode import run_apart
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.op import op
 
@@ -54,6 +55,9 @@ def check_tensor(name, value) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- from data
 
+_NUMBERS = {bool, int, float, complex}
+
+
 def array_of(data, dtype=None):
     """A new array of data: Tensors, arrays, numbers or nested lists of them. Python floats take the default dtype.
 
@@ -66,9 +70,11 @@ def array_of(data, dtype=None):
     if _device.is_array(data) or isinstance(data, np.generic):
         own = _dtype.of(data.dtype.newbyteorder("=")).dtype
         return np.array(data, wanted or own) if isinstance(data, np.generic) else data.astype(wanted or own, copy=True)
+    if type(data) is float and wanted is None:
+        return run_apart(np.array, data, _dtype.default())
     level = _leaves(data)
     kinds = set(map(type, level))
-    if not kinds <= {bool, int, float, complex}:
+    if not kinds <= _NUMBERS:
         found, data = _infer(level, isinstance(data, (list, tuple))), _unwrapped(data)
     else:
         found = np.dtype(np.complex64 if complex in kinds else float if float in kinds or not kinds else
@@ -77,8 +83,7 @@ def array_of(data, dtype=None):
             found = _default_of(found)
     array = np.array(data) if level else np.empty(_shape_of(data))
     _check_range(array, wanted or found, data)
-    with np.errstate(all="ignore"):
-        return array.astype(wanted or found)
+    return run_apart(array.astype, wanted or found)
 
 
 def _default_of(dtype):
@@ -90,6 +95,8 @@ def _leaves(data):
     level = [data]
     for depth in itertools.count():
         kinds = set(map(type, level))
+        if kinds <= _NUMBERS:
+            return level
         nested = [k for k in kinds if issubclass(k, (list, tuple, range))]
         if not nested:
             return level
@@ -266,8 +273,14 @@ def make(array_function, dtype, device, requires_grad) -> Tensor:
     d = _dtype.default() if dtype is None else _dtype.to_numpy(dtype)
     if requires_grad:
         check_differentiable(d)
-    with _device.guard(where), np.errstate(all="ignore"):
-        return leaf(array_function(_device.module(where), d), requires_grad)
+    if where is _device.CPU:
+        array = run_apart(array_function, np, d)
+        t = wrap(array if type(array) is np.ndarray else np.asarray(array))      # NumPy's arithmetic on 0-d arrays gives scalars
+    else:
+        with _device.guard(where):
+            t = wrap(run_apart(array_function, _device.cupy, d))
+    t._requires = bool(requires_grad)
+    return t
 
 
 @public
@@ -461,8 +474,8 @@ def _like(name, value):
     return public(function)
 
 
-zeros_like = _like("zeros_like", 0)
-ones_like = _like("ones_like", 1)
+zeros_like = _like("zeros_like", 0)  # noqa: F811 - the op is reached as F.zeros_like
+ones_like = _like("ones_like", 1)  # noqa: F811
 empty_like = _like("empty_like", None)
 
 

@@ -47,11 +47,13 @@ def _check_along(name, self, dim, index, src=None):
     if not i.size:
         return x, d, i, s
     if x.ndim != i.ndim or s is not None and s.ndim != i.ndim:
-        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as input tensor{' and src' if src is not None else ''}"
+        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as input "
+                           f"tensor{' and src' if src is not None else ''}"
                            f", got {index.ndim} and {self.ndim}{'' if src is None else f' and {src.ndim}'}")
     for k in range(x.ndim):
         if k != d and i.shape[k] > x.shape[k] or s is not None and i.shape[k] > s.shape[k]:
-            raise RuntimeError(f"{name}(): Size does not match at dimension {k} expected index {list(index.shape)} to be no larger than "
+            raise RuntimeError(f"{name}(): Size does not match at dimension {k} expected index {list(index.shape)} to be no larger "
+                               "than "
                                f"self {list(self.shape)} apart from dimension {dim}" + (
                                    f" and to be no larger size than src {list(src.shape)}" if src is not None else ""))
     n = x.shape[d]
@@ -91,7 +93,8 @@ gather_backward.vjp(grad_output=lambda grad, dim, index: F.gather(grad, dim, ind
 def scatter_tensor(self, dim: int, index, src):
     """A copy with src's elements at an index along a dimension."""
     if self.dtype != src.dtype:
-        raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype, got {_dtype.of(self.dtype)} and {_dtype.of(src.dtype)}")
+        raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype, got {_dtype.of(self.dtype)} and "
+                           f"{_dtype.of(src.dtype)}")
     out = self.copy()
     x, d, i, s = _check_along("scatter", out, dim, index, src)
     if i.size:
@@ -192,7 +195,8 @@ def take_along_dim(input, indices, dim=None):
         input = F.reshape(input, (-1,))
         return F.gather(input, 0, F.from_the_front(F.reshape(indices, (-1,)), input.shape[0]))
     if input.ndim != indices.ndim:
-        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {input.ndim} dimensions "
+        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {input.ndim} "
+                           "dimensions "
                            f"for input, and {indices.ndim} dimensions for indices")
     _check_integer("take_along_dim", indices._array)
     d = wrap_dim(dim, input.ndim, "take_along_dim")
@@ -255,7 +259,8 @@ def index_add(self, dim: int, index, source, *, alpha: Number = 1):
                            f"(source) {_dtype.of(source.dtype)}")
     s = source if source.ndim else source.reshape((1,))
     if s.ndim != x.ndim or s.shape[d] != i.size or s.shape[:d] + s.shape[d + 1:] != x.shape[:d] + x.shape[d + 1:]:
-        raise RuntimeError(f"index_add(): Number of indices ({i.size}) should be equal to source.size(dim), and source match self's other "
+        raise RuntimeError(f"index_add(): Number of indices ({i.size}) should be equal to source.size(dim), and source match self's "
+                           "other "
                            f"sizes; the shapes are {source.shape} and {self.shape}, dim {dim}")
     moved = np.moveaxis(x, d, 0).copy("C")
     part = np.moveaxis(s, d, 0)
@@ -272,11 +277,13 @@ def index_copy(self, dim: int, index, source):
     """A copy with source's parts at a vector of indices. Reference: torch.index_copy."""
     d, x, i = _check_vector("index_copy", self, dim, index)
     if self.dtype != source.dtype:
-        raise RuntimeError(f"index_copy(): self and source expected to have the same dtype, but got (self) {_dtype.of(self.dtype)} and "
+        raise RuntimeError(f"index_copy(): self and source expected to have the same dtype, but got (self) {_dtype.of(self.dtype)} "
+                           "and "
                            f"(source) {_dtype.of(source.dtype)}")
     s = source if source.ndim else source.reshape((1,))
     if s.ndim != x.ndim or s.shape[d] != i.size or s.shape[:d] + s.shape[d + 1:] != x.shape[:d] + x.shape[d + 1:]:
-        raise RuntimeError(f"index_copy(): Number of indices ({i.size}) should be equal to source.size(dim), and source match self's other "
+        raise RuntimeError(f"index_copy(): Number of indices ({i.size}) should be equal to source.size(dim), and source match self's "
+                           "other "
                            f"sizes; the shapes are {source.shape} and {self.shape}, dim {dim}")
     out = x.copy()
     out[(ALL,) * d + (i,)] = s
@@ -317,7 +324,8 @@ def distinct(index):
 @composite(inplace=True)
 def index_fill(input, dim, index, value):
     """A copy with one value at a vector of indices. Reference: torch.index_fill."""
-    return F.index_fill_tensor(input, dim, index, value) if isinstance(value, Tensor) else F.index_fill_number(input, dim, index, value)
+    fill = F.index_fill_tensor if isinstance(value, Tensor) else F.index_fill_number
+    return fill(input, dim, index, value)
 
 
 # --------------------------------------------------------------------------------------------------------- of all the elements
@@ -342,6 +350,56 @@ def masked_select_backward(grad_output, mask, input_sizes: Size):
     return made
 
 masked_select_backward.vjp(grad_output=lambda grad, mask: F.masked_select(grad, mask))
+
+
+@op(function=False, method=False)
+def nonzero_places(self):
+    """The indices of the elements that are not zero, one row each."""
+    return np.stack((self if self.ndim else self.reshape((1,))).nonzero(), 1).astype(np.int64)[:, :self.ndim]
+
+
+@composite
+def nonzero(input, *, as_tuple=False):
+    """The indices of the elements that are not zero, one row each; with `as_tuple` as index tensors. Reference: torch.nonzero."""
+    if as_tuple:
+        return F.unbind(F.nonzero_places(input if input.ndim else F.reshape(input, (1,))), 1)
+    return F.nonzero_places(input)
+
+
+@composite
+def argwhere(input):
+    """The indices of the elements that are not zero, one row each. Reference: torch.argwhere."""
+    return F.nonzero_places(input)
+
+
+@op(inplace=True)
+def masked_scatter(self, mask, source):
+    """A copy with source's elements, in their order, where a mask, broadcast with self, is True. Reference: torch.masked_scatter."""
+    if mask.dtype.kind != "b":
+        raise RuntimeError(f"masked_scatter: expected a bool mask, got {_dtype.of(mask.dtype)}")
+    if self.dtype != source.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {_dtype.of(self.dtype)} and "
+                           f"{_dtype.of(source.dtype)}")
+    shape = F.broadcast_shapes(self.shape, mask.shape)
+    out, mask = np.broadcast_to(self, shape).copy(), np.broadcast_to(mask, shape)
+    count = int(np.count_nonzero(mask))
+    if count > source.size:
+        raise RuntimeError(f"masked_scatter: Number of elements of source < number of ones in mask: {source.size} < {count}, sizes "
+                           f"{source.shape} and {shape}")
+    out[mask] = source.reshape((-1,))[:count]
+    return out
+
+masked_scatter.vjp(self=lambda grad, mask: F.where(mask, F.zero(grad), grad),
+                   source=lambda grad, mask, source_shape: F.masked_scatter_backward(grad, mask, source_shape))
+
+
+@composite(method=False, function=False)
+def masked_scatter_backward(grad, mask, shape):
+    """The gradient of those elements of source that were taken; zero for the others."""
+    part, n = F.masked_select(grad, mask), 1
+    for m in shape:
+        n *= m
+    return F.reshape(F.slice_backward(part, (n,), 0, 0, part.shape[0], 1), tuple(shape))
 
 
 @op()

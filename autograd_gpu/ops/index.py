@@ -5,9 +5,11 @@ import numpy as np
 
 from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
-from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.runtime import run_apart
 from autograd_gpu.ops.shape import ALL, numpy
 
 # ------------------------------------------------------------------------------------------------------------- adding at a key
@@ -16,7 +18,7 @@ from autograd_gpu.ops.shape import ALL, numpy
 def accumulate(out, key, values):
     """Add values to the elements of an array that a key names; one that it names several times gets them all.
 
-    np.add.at does that at a hundredth of the speed of an ordinary sum, so it is left what nothing else can do.
+    np.add.at is several times as fast on one dimension as on more, so the key becomes places in memory.
     """
     arrays = [k for k in key if k is not ALL]
     if all([k.dtype.kind == "b" for k in arrays]):
@@ -48,29 +50,19 @@ def accumulate(out, key, values):
     flat = 0
     for k, n in zip(arrays, out.shape, strict=False):
         if k.size and (int(k.min()) < -n or int(k.max()) >= n):
-            raise IndexError(f"index {int(k.min()) if int(k.min()) < -n else int(k.max())} is out of bounds for dimension with size {n}")
+            raise IndexError(f"index {int(k.min()) if int(k.min()) < -n else int(k.max())} is out of bounds for dimension with size "
+                             f"{n}")
         flat = flat * n + np.where(k < 0, k + n, k)
     flat = np.broadcast_to(flat, size)
     rest = out.shape[m:]
     values = np.broadcast_to(values, (*size, *rest))
-    count = flat.size
-    if not count or not values.size:
-        return
     flat = flat.reshape(-1)
-    rows = out.reshape((-1, values.size // count))
-    values = values.reshape((count, -1))
-    if rows.shape[1] == 1 and out.dtype.kind in "fc":
-        into, values = rows[:, 0], values[:, 0]
-        if out.dtype.kind == "c":
-            into.real += np.bincount(flat, values.real, len(into))
-            into.imag += np.bincount(flat, values.imag, len(into))
-        else:
-            np.add(into, np.bincount(flat, values, len(into)), out=into, casting="same_kind")
+    if not flat.size or not values.size:
         return
-    order = flat.argsort(kind="stable")
-    flat = flat[order]
-    starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
-    rows[flat[starts]] += np.add.reduceat(values[order], starts, 0) if len(starts) < count else values[order]
+    width = values.size // flat.size
+    if width > 1:
+        flat = (flat[:, None] * width + np.arange(width)).reshape(-1)
+    np.add.at(out.reshape(-1), flat, values.reshape(-1).astype(out.dtype, copy=False))
 
 
 def _key(indices, places):
@@ -109,7 +101,8 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
     Reference: torch.index_put.
     """
     if self.dtype != values.dtype:
-        raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for the "
+        raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for "
+                           "the "
                            f"destination and {_dtype.of(values.dtype)} for the source.")
     out = self.copy()
     key = _key(indices, places)
@@ -119,7 +112,8 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
         else:
             out[key] = values
     except ValueError as error:
-        raise RuntimeError(f"index_put: shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to the indexing "
+        raise RuntimeError(f"index_put: shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to the "
+                           "indexing "
                            f"result: {error}") from None
     return out
 
@@ -153,12 +147,35 @@ def getitem(input, key):
         return F.select(input, 0, key)
     if kind is slice and input.ndim:
         return F.slice(input, 0, key.start, key.stop, 1 if key.step is None else key.step)
+    if kind is tuple and 0 < len(key) <= input.ndim:
+        for k in key:
+            if type(k) is not int and type(k) is not slice:
+                break
+        else:
+            return _integers_and_slices(input, key)
     if kind is Tensor and key._array.ndim and key._array.dtype == np.int64 and input.ndim and type(input) is Tensor:
         return F.index(input, (key,), (0,))
     part, indices, places = _basic(input, key)
     if indices:
         return F.index(part, indices, places)
     return F.alias(part) if part is input else part
+
+
+def _integers_and_slices(part, key):
+    dim, start = 0, part
+    for k in key:
+        if type(k) is int:
+            part = F.select(part, dim, k)
+            continue
+        if k != ALL and not _is_full(k, part.shape[dim]):
+            part = F.slice(part, dim, k.start, k.stop, 1 if k.step is None else k.step)
+        dim += 1
+    return F.alias(part) if part is start else part
+
+
+def _is_full(k, n):
+    """Whether a slice takes all of a dimension, so that PyTorch leaves it out."""
+    return k.start in (None, 0) and k.step in (None, 1) and (k.stop is None or k.stop >= n)
 
 
 _SEQUENCE = (Tensor, list, tuple, slice, type(None), type(...), np.ndarray)
@@ -185,7 +202,7 @@ def _basic(input, key):
             part = F.select(part, dim, k)
             continue
         if kind is slice:
-            if k.start not in (None, 0) or k.step not in (None, 1) or k.stop is not None and k.stop != part.shape[dim]:
+            if not _is_full(k, part.shape[dim]):
                 part = F.slice(part, dim, k.start, k.stop, 1 if k.step is None else k.step)
         elif k is ...:
             dim, entries, left = dim + left, entries + left, 0
@@ -211,7 +228,8 @@ def _check_mask(part, k, dim):
         shape = tuple(part.shape)
         for i, n in enumerate(k._array.shape):
             if shape[dim + i] != n:
-                raise IndexError(f"The shape of the mask {list(k._array.shape)} at index {i} does not match the shape of the indexed tensor "
+                raise IndexError(f"The shape of the mask {list(k._array.shape)} at index {i} does not match the shape of the indexed "
+                                 "tensor "
                                  f"{list(shape)} at index {dim + i}")
 
 
@@ -243,7 +261,7 @@ def _as_index(input, k):
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}")
         if array.ndim == 0 and array.dtype.kind != "b":
             return int(array)
-        k = wrap(array)
+        k = wrap(array.copy() if array is k else array)      # the caller may write to it before backward
     elif hasattr(k, "__index__"):
         return k.__index__()
     elif isinstance(k, str):
@@ -264,8 +282,10 @@ def setitem(input, key, value):
         if isinstance(value, complex) and dtype.kind != "c":
             raise RuntimeError(f"value cannot be converted to type {_dtype.of(dtype)} without overflow: {value}")
         if not isinstance(value, (int, float, complex, np.generic)) and not _device.is_array(value):
-            raise TypeError(f"can't assign a {type(value).__name__} to a Tensor of {_dtype.of(dtype)}; give a number, a Tensor or an array")
-        value = wrap(_device.copy(np.asarray(value).astype(dtype) if not _device.is_array(value) else value.astype(dtype), input.device))
+            raise TypeError(f"can't assign a {type(value).__name__} to a Tensor of {_dtype.of(dtype)}; give a number, a Tensor or an "
+                            "array")
+        array = value if _device.is_array(value) else np.asarray(value)
+        value = wrap(_device.copy(run_apart(array.astype, dtype), input.device))
     elif value.device != input.device and not value.ndim:
         value = F.to(value, device=input.device)
     shape = tuple(value.shape)
@@ -274,12 +294,25 @@ def setitem(input, key, value):
         while ones < len(shape) and shape[ones] == 1:
             ones += 1
         value = F.reshape(value, shape[ones:])
-    if indices:
+    if not (part._requires or value.requires_grad) and value.device == part.device and value._array.dtype == dtype:
+        _store(part, _key([t._array for t in indices], places) if indices else ..., value._array)
+    elif indices:
         part.index_put_(indices, value, False, places=places)
     elif not value.ndim:
         part.fill_(value)
     else:
         part.copy_(value)
+
+
+def _store(t, key, value):
+    """Write what has no history, without a copy of the rest."""
+    check_writable(t, "setitem")
+    try:
+        t._array[key] = value
+    except ValueError as error:
+        raise RuntimeError(f"setitem: shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to x[key]: "
+                           f"{error}") from None
+    version(t).count += 1
 
 
 # ------------------------------------------------------------------------------------------------------- what is written over
@@ -292,7 +325,8 @@ def copy(self, src, non_blocking: bool = False):
         try:
             src = np.broadcast_to(src, self.shape)
         except ValueError:
-            raise RuntimeError(f"copy_: The expanded size of the tensor {list(self.shape)} must match the existing size {list(src.shape)} of "
+            raise RuntimeError(f"copy_: The expanded size of the tensor {list(self.shape)} must match the existing size "
+                               f"{list(src.shape)} of "
                                f"src, or src be broadcast to it") from None
     if src.dtype is self.dtype:
         return src

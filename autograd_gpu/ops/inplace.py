@@ -10,9 +10,10 @@ import numpy as np
 from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.grad_mode import local, quiet_run
+from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
-from autograd_gpu.ops.op import Composite
+from autograd_gpu.ops.op import Composite, Op
 from autograd_gpu.ops.views import refresh, set_history, several_results
 
 
@@ -57,10 +58,14 @@ def inplace(op):
     """The in-place form of an op: op_(self, ...) -> self."""
     title = op.name + "_"
     keeps = _may_save_self(op)
+    binary = isinstance(op, Op) and op.is_elementwise and len(op.promotes) == 2
 
     def function(input, *args, **kwargs):
         check_writable(input, title)
         recording = local.state.enabled
+        if binary and not recording and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
+            return input
+        recording = recording and (input._requires or any([isinstance(t, Tensor) and t.requires_grad for t in (*args, *kwargs.values())]))
         source = _source(input, recording and keeps)
         out = op.function(source, *args, **kwargs)
         data = out._array
@@ -81,6 +86,27 @@ def inplace(op):
     return function
 
 
+def _write_direct(ufunc, t: Tensor, other) -> bool:
+    """The ufunc with the tensor's memory as its output, where nothing is recorded and nothing has to be promoted; whether it was done."""
+    if not isinstance(ufunc, np.ufunc):
+        return False
+    array = t._array
+    if isinstance(other, Tensor):
+        other = other._array
+        if type(other) is not np.ndarray or other.dtype != array.dtype or np.may_share_memory(array, other) and other is not array:
+            return False
+    elif type(other) is not float or array.dtype.kind != "f":
+        return False
+    if type(array) is not np.ndarray:
+        return False
+    try:
+        quiet_run(ufunc, array, other, array)
+    except Exception:                        # its shape does not fit, or the context is taken: the longer way says which
+        return False
+    version(t).count += 1
+    return True
+
+
 def _may_save_self(op):
     """Whether an op, or one that its calls are passed on to, may save its first input, which is about to be overwritten."""
     return isinstance(op, Composite) or "self" in op.saved_inputs or any(_may_save_self(REGISTRY[name]) for name in op.divert.values())
@@ -99,6 +125,8 @@ def _keep_result(t, node):
     """A node that saved its result keeps the memory that the result went to, at the version after the write."""
     record = getattr(node, "record", None)
     for name in record.saved_results if record else ():
+        if isinstance(getattr(node, "s_" + name), Packed):       # a hook has it, in memory of its own
+            continue
         counter = version(t)
         setattr(node, "s_" + name, t._array)
         setattr(node, "c_" + name, counter)

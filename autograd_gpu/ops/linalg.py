@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
-from autograd_gpu.base import Tensor
+from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, op
 
 
@@ -14,7 +16,8 @@ def _check_dtypes(name, *arrays):
     first = arrays[0].dtype
     for a in arrays[1:]:
         if a.dtype != first:
-            raise RuntimeError(f"{name}: expected operands to have the same dtype, but got {_dtype.of(first)} and {_dtype.of(a.dtype)}: "
+            raise RuntimeError(f"{name}: expected operands to have the same dtype, but got {_dtype.of(first)} and "
+                               f"{_dtype.of(a.dtype)}: "
                                f"convert one of them with .to()")
     if first.kind == "b":
         raise NotImplementedError(f"{name}: not implemented for dtype torch.bool; convert the operands with .to()")
@@ -83,7 +86,8 @@ def _check_vectors(name, x, y):
     if x.ndim != 1 or y.ndim != 1:
         raise RuntimeError(f"{name}: 1D tensors expected, but got {x.ndim}D and {y.ndim}D tensors of shapes {x.shape} and {y.shape}")
     if x.dtype != y.dtype:
-        raise RuntimeError(f"{name}: expected both vectors to have same dtype, but found {_dtype.of(x.dtype)} and {_dtype.of(y.dtype)}")
+        raise RuntimeError(f"{name}: expected both vectors to have same dtype, but found {_dtype.of(x.dtype)} and "
+                           f"{_dtype.of(y.dtype)}")
     if x.shape != y.shape:
         raise RuntimeError(f"{name}: inconsistent tensor size, expected both shapes to be the same, but got {x.shape} and {y.shape}")
     _check_dtypes(name, x)
@@ -118,7 +122,8 @@ def bmm(self, mat2):
     if self.ndim != 3 or mat2.ndim != 3:
         raise RuntimeError(f"bmm: batch1 and batch2 must be 3D tensors, got shapes {self.shape} and {mat2.shape}")
     if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
-        raise RuntimeError(f"bmm: shapes {self.shape} and {mat2.shape} do not fit: Expected size for first two dimensions of batch2 tensor "
+        raise RuntimeError(f"bmm: shapes {self.shape} and {mat2.shape} do not fit: Expected size for first two dimensions of batch2 "
+                           "tensor "
                            f"to be: [{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}]")
     _check_dtypes("bmm", self, mat2)
     return F.product(self, mat2)
@@ -149,8 +154,10 @@ def matmul(input, other):
     """
     if not isinstance(other, Tensor):
         if not isinstance(input, Tensor):
-            return F.product(input, other)
-        return NotImplemented
+            return F.product(input, other) if _device.is_array(input) else NotImplemented
+        if not _device.is_array(other):
+            return NotImplemented
+        other = wrap(other)
     m, n = input.ndim, other.ndim
     if m == 2:
         if n == 2:
@@ -170,6 +177,19 @@ def matmul(input, other):
         made = _folded(F.transpose(other, -1, -2), input if m == 1 else F.t(input))
         return made if m == 1 else F.contiguous(F.transpose(made, -1, -2))
     return _batched(input, other)
+
+
+def _matmul(input, other):
+    input = wrap(input) if _device.is_array(input) else input
+    made = REGISTRY["matmul"].operator(input, other) if isinstance(input, Tensor) else NotImplemented
+    if made is NotImplemented:
+        name, wrong = ("other", other) if isinstance(input, Tensor) else ("input", input)
+        raise TypeError(f"matmul(): argument '{name}' must be Tensor, not {type(wrong).__name__}: {wrong!r:.80}")
+    return made
+
+
+_matmul.__name__, _matmul.__doc__ = "matmul", matmul.__doc__
+REGISTRY["matmul"].function = _matmul        # the operator answers NotImplemented, the function raises
 
 
 def _folded(input, other):
@@ -199,6 +219,7 @@ def _batched(input, other):
 @composite(method=False, function=False)
 def rmatmul(input, other):
     """other @ input."""
+    other = wrap(other) if _device.is_array(other) else other
     return F.matmul(other, input) if isinstance(other, Tensor) else NotImplemented
 
 
@@ -215,7 +236,10 @@ def inner(input, other):
 
 @composite(method=False)
 def tensordot(a, b, dims=2):
-    """The products of two tensors summed over pairs of dimensions: so many last and first ones, or two lists. Reference: torch.tensordot."""
+    """The products of two tensors summed over pairs of dimensions: last with first ones, or as two lists say.
+
+    Raises: RuntimeError where their sizes differ. Reference: torch.tensordot.
+    """
     dims = dims.tolist() if isinstance(dims, Tensor) else dims
     if isinstance(dims, int):
         if dims < 0:
@@ -231,7 +255,8 @@ def tensordot(a, b, dims=2):
             a, b = (a, F.sum(b, (j,), True)) if x[i] == 1 else (F.sum(a, (i,), True), b)
             x, y = tuple(a.shape), tuple(b.shape)
         if x[i] != y[j]:
-            raise RuntimeError(f"tensordot: contracted dimensions need to match, but first has size {x[i]} in dim {i} and second has size "
+            raise RuntimeError(f"tensordot: contracted dimensions need to match, but first has size {x[i]} in dim {i} and second has "
+                               "size "
                                f"{y[j]} in dim {j}: shapes {x} and {y}")
     rows, columns = [d for d in range(a.ndim) if d not in left], [d for d in range(b.ndim) if d not in right]
     k = 1
@@ -262,7 +287,8 @@ def _add_scaled(name, self, product, beta, alpha):
         alpha, beta = int(alpha), int(beta)
     shape, size = self.shape, product.shape
     if len(shape) > len(size) or any(n not in (1, m) for n, m in zip(shape[::-1], size[::-1], strict=False)):
-        raise RuntimeError(f"{name}: the expanded size of the tensor {list(size)} must match the existing size {list(shape)}: shapes do not "
+        raise RuntimeError(f"{name}: the expanded size of the tensor {list(size)} must match the existing size {list(shape)}: shapes "
+                           "do not "
                            f"fit")
     if alpha != 1:
         product = product * alpha
@@ -356,6 +382,43 @@ def trace_backward(grad, shape):
     return F.diagonal_backward(F.expand(grad, (shape[0] if shape[0] < shape[1] else shape[1],)), shape, 0, 0, 1)
 
 
+@composite
+def kron(input, other):
+    """The Kronecker product: other times each element of input, side by side. Reference: torch.kron."""
+    n = max(input.ndim, other.ndim)
+    x = (1,) * (n - input.ndim) + tuple(input.shape)
+    y = (1,) * (n - other.ndim) + tuple(other.shape)
+    left = F.reshape(input, tuple([m for k in x for m in (k, 1)]))
+    right = F.reshape(other, tuple([m for k in y for m in (1, k)]))
+    return F.unsafe_view(left * right, tuple([i * j for i, j in zip(x, y, strict=True)]))
+
+
+@op(inplace=True)
+def addr(self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
+    """beta * self + alpha times the outer product of two vectors. Reference: torch.addr."""
+    if vec1.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f"addr: Expected 1-D arguments vec1 and vec2, but got shapes {vec1.shape} and {vec2.shape}")
+    if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == vec1.dtype == vec2.dtype:
+        return F.addr(*F.as_float32(self, vec1, vec2), beta=beta, alpha=alpha).astype(self.dtype)
+    product = F.outer(vec1, vec2)
+    if product.dtype.kind == "b":
+        return product & bool(alpha) | self & bool(beta)
+    return _add_scaled("addr", self, product, beta, alpha).astype(product.dtype, copy=False)
+
+addr.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
+         vec1=lambda grad, vec2, alpha: F.scaled_back(F.mv(grad, F.conj(vec2)), alpha),
+         vec2=lambda grad, vec1, alpha: F.scaled_back(F.mv(F.t(grad), F.conj(vec1)), alpha))
+
+
+@composite(method=False)
+def chain_matmul(*matrices):
+    """The product of matrices, from left to right. Reference: torch.chain_matmul."""
+    made = matrices[0]
+    for m in matrices[1:]:
+        made = F.mm(made, m)
+    return made
+
+
 # ------------------------------------------------------------------------------------------------------------------------ einsum
 
 def _labels(text, operand, name):
@@ -371,7 +434,8 @@ def _labels(text, operand, name):
 def _parse(arguments):
     """(labels of each operand, labels of the result or None, operands)."""
     if not arguments:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts")
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+                         "subscripts")
     if isinstance(arguments[0], str):
         equation, operands = arguments[0], arguments[1:]
         operands = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
@@ -387,7 +451,8 @@ def _parse(arguments):
     if not operands:
         raise ValueError("einsum(): must provide at least one operand")
     if len(inputs) != len(operands):
-        raise RuntimeError(f"einsum(): {'more' if len(inputs) < len(operands) else 'fewer'} operands were provided than specified in the "
+        raise RuntimeError(f"einsum(): {'more' if len(inputs) < len(operands) else 'fewer'} operands were provided than specified in "
+                           "the "
                            f"equation: {len(operands)} for {len(inputs)}")
     return inputs, output, list(operands)
 
@@ -430,7 +495,8 @@ def einsum(*arguments):
             if size.get(s, 1) == 1:
                 size[s] = n
             elif n not in (1, size[s]):
-                raise RuntimeError(f"einsum(): subscript {s} has size {n} for operand {i} which does not broadcast with previously seen "
+                raise RuntimeError(f"einsum(): subscript {s} has size {n} for operand {i} which does not broadcast with previously "
+                                   "seen "
                                    f"size {size[s]}")
     order = [*output, *[s for s in count if s not in output]]
     last = {s: i for i, labels in enumerate(inputs) for s in labels}
@@ -454,7 +520,8 @@ def _aligned(t, labels, order, operand):
             a = labels.index(s)
             b = labels.index(s, a + 1)
             if t.shape[a] != t.shape[b]:
-                raise RuntimeError(f"einsum(): subscript {s} is repeated for operand {operand} but the sizes don't match, {t.shape[b]} != "
+                raise RuntimeError(f"einsum(): subscript {s} is repeated for operand {operand} but the sizes don't match, "
+                                   f"{t.shape[b]} != "
                                    f"{t.shape[a]}")
             t = F.diagonal(t, 0, a, b)
             labels = [x for i, x in enumerate(labels) if i not in (a, b)] + [s]

@@ -228,8 +228,8 @@ def _fitting(name, weight, shape):
         except ValueError:
             fits = False
         if not fits:
-            raise RuntimeError(f"{name}: The size of the weight {tuple(weight.shape)} must match the size of the input {tuple(shape)}, "
-                               f"or be broadcastable to it")
+            raise RuntimeError(f"{name}: The size of the weight {tuple(weight.shape)} must match the size of the input "
+                               f"{tuple(shape)}, or be broadcastable to it")
     return weight
 
 
@@ -296,7 +296,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return total / input.shape[0] if batch and input.ndim else total
 
 
-@elementwise(node="XlogyBackward0", to_float=True, method=False, function=False)
+@elementwise(node="XlogyBackward0", to_float=True, method=False, function=False, domain=(0.1, 2))
 def xlogx(self):
     """self * log(self), 0 at 0."""
     return np.where(self == 0, self.dtype.type(0), self * np.log(self))
@@ -307,52 +307,56 @@ xlogx.vjp(self=lambda grad, self: grad * (F.log(self) + self / self))
 # ----------------------------------------------------------------------------------------------------- losses of classes
 
 @composite(method=False, function=False)
-def nll_terms(target, weight, ignore_index, classes, dtype):
-    """(target with 0 where it is ignored, each target's weight, 0 where ignored)."""
+def nll_terms(target, weight, ignore_index, classes):
+    """(target with 0 where it is ignored, each target's weight, 0 where ignored; None if all weigh 1)."""
+    if target.__class__ is _CPU and target.size:         # a GPU would wait for these values
+        low, high = F.smallest(target, None, False), F.largest(target, None, False)
+        if low >= 0 and high < classes and not 0 <= ignore_index < classes:
+            return target, None if weight is None else weight[target]
+        wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
+        if wrong.size:
+            raise IndexError(f"nll_loss: Target {wrong[0]} is out of bounds: there are {classes} classes, numbered from 0")
     used = target != ignore_index
     safe = np.where(used, target, 0)
-    if target.__class__ is _CPU and target.size and (safe.min() < 0 or safe.max() >= classes):
-        wrong = safe.min() if safe.min() < 0 else safe.max()
-        raise IndexError(f"nll_loss: Target {wrong} is out of bounds: there are {classes} classes, numbered from 0")
-    return safe, used.astype(dtype) if weight is None else np.where(used, weight[safe], weight.dtype.type(0))
+    return safe, used if weight is None else np.where(used, weight[safe], weight.dtype.type(0))
 
 
 @composite(method=False, function=False)
 def nll_value(self, target, weight, reduction, ignore_index):
-    """The body of nll_loss: (loss, the sum of the targets' weights)."""
+    """The body of nll_loss."""
     axis = 0 if self.ndim == 1 else 1
     own = self.dtype
     _floating("nll_loss", self)
     wide = accumulator(own)
-    if weight is not None:
-        weight = weight.astype(wide, copy=False)
-    safe, w = F.nll_terms(target, weight, ignore_index, self.shape[axis], wide)
-    picked = np.take_along_axis(self, np.expand_dims(safe, axis), axis).reshape(safe.shape)
-    each = -picked * w
-    total = np.add.reduce(w, None)
+    safe, w = F.nll_terms(target, weight, ignore_index, self.shape[axis])
+    if self.ndim == 2:
+        picked = self[np.arange(safe.size), safe]
+    else:
+        picked = np.take_along_axis(self, np.expand_dims(safe, axis), axis).reshape(safe.shape)
+    each = np.negative(picked, dtype=wide) if w is None else picked * -w.astype(wide)
     if reduction == _NONE:
-        return each.astype(own, copy=False), total.astype(own)
+        return each.astype(own, copy=False)
     loss = np.add.reduce(each, None)
-    return (loss if reduction == _SUM else loss / total).astype(own, copy=False), total.astype(own)
+    if reduction == _MEAN:
+        loss = loss / (safe.size if w is None else np.add.reduce(w, None, wide))
+    return loss.astype(own, copy=False)
 
 
-@op(node="NllLossBackward0", outputs=("result", "total_weight"), differentiable=(True, False), hidden=("total_weight",), method=False,
-    function=False)
+@op(node="NllLossBackward0", method=False, function=False)
 def nll_loss_forward(self, target, weight: Tensor | None, reduction: int, ignore_index: int):
     """nll_loss for one sample, or a batch of them."""
     return F.nll_value(self, target, weight, reduction, ignore_index)
 
-nll_loss_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index, total_weight:
+nll_loss_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index:
                      F.nll_loss_backward(grad, target, weight, self_shape, reduction, ignore_index))
 
 
-@op(node="NllLoss2DBackward0", outputs=("result", "total_weight"), differentiable=(True, False), hidden=("total_weight",),
-    method=False, function=False)
+@op(node="NllLoss2DBackward0", method=False, function=False)
 def nll_loss2d_forward(self, target, weight: Tensor | None, reduction: int, ignore_index: int):
     """nll_loss for a batch of images."""
     return F.nll_value(self, target, weight, reduction, ignore_index)
 
-nll_loss2d_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index, total_weight:
+nll_loss2d_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index:
                        F.nll_loss_backward(grad, target, weight, self_shape, reduction, ignore_index))
 
 
@@ -360,22 +364,21 @@ nll_loss2d_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, 
 def nll_loss_backward(grad_output, target, weight: Tensor | None, size: Size, reduction: int, ignore_index: int):
     """The gradient of nll_loss: at each target's class its weight, negative."""
     axis = 0 if len(size) == 1 else 1
-    safe, w = F.nll_terms(target, weight, ignore_index, size[axis], grad_output.dtype)
-    g = -(w / np.add.reduce(w, None) if reduction == _MEAN else w) * grad_output
+    safe, w = F.nll_terms(target, weight, ignore_index, size[axis])
+    g = -grad_output
+    if w is not None:
+        g = g * w.astype(g.dtype, copy=False)
+    if reduction == _MEAN:
+        g = g / (safe.size if w is None else np.add.reduce(w, None, g.dtype))
+    if len(size) == 2:
+        result = np.zeros(size, g.dtype)
+        result[np.arange(safe.size), safe] = g
+        return result
     at = np.arange(size[axis]).reshape((-1,) + (1,) * (len(size) - 1 - axis))
-    return np.where(at == np.expand_dims(safe, axis), np.expand_dims(g, axis), g.dtype.type(0))
+    return np.where(at == np.expand_dims(safe, axis), np.expand_dims(g, axis) if g.ndim else g, g.dtype.type(0))
 
 nll_loss_backward.vjp(grad_output=lambda grad, target, weight, reduction, ignore_index:
-                      F.nll_loss_linear(grad, target, weight, reduction, ignore_index))
-
-
-@op(method=False, function=False)
-def nll_loss_linear(self, target, weight: Tensor | None, reduction: int, ignore_index: int):
-    """nll_loss alone, for a gradient in place of its input."""
-    return F.nll_value(self, target, weight, reduction, ignore_index)[0]
-
-nll_loss_linear.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index:
-                    F.nll_loss_backward(grad, target, weight, self_shape, reduction, ignore_index))
+                      F.nll_loss_forward(grad, target, weight, reduction, ignore_index))
 
 
 @composite(method=False, function=False)
@@ -396,9 +399,10 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
 
 def _nll(input, target, weight, code, ignore_index):
-    shape, classes = tuple(input.shape), input.shape[0 if input.ndim == 1 else 1]
-    expected = () if input.ndim == 1 else (shape[0], *shape[2:])
-    if tuple(target.shape) != expected:
+    shape = input._array.shape
+    classes = shape[0 if len(shape) == 1 else 1]
+    expected = () if len(shape) == 1 else (shape[0], *shape[2:])
+    if target._array.shape != expected:
         raise RuntimeError(f"nll_loss: Expected target size {list(expected)}, got {list(target.shape)}")
     if target._array.dtype not in (np.int64, np.uint8):
         raise RuntimeError(f"nll_loss: expected target dtype to be Long or Byte, but got {target.dtype}: convert it with .long()")
@@ -429,19 +433,19 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     Raises: RuntimeError for a label_smoothing outside of 0 to 1; as nll_loss. Reference: torch.nn.functional.cross_entropy.
     """
     code = _reduction("cross_entropy", reduction, size_average, reduce)
-    axis = 0 if input.ndim == 1 else 1
+    shape, target_shape = input._array.shape, target._array.shape
+    axis = 0 if len(shape) == 1 else 1
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if input.shape == target.shape:
+    if shape == target_shape:
         if _dtype.category(target._array.dtype) != "f":
             raise RuntimeError(f"cross_entropy: Expected floating point type for target with class probabilities, got {target.dtype}")
         if ignore_index >= 0:
             raise RuntimeError("cross_entropy: ignore_index is not supported for floating point target")
         return _of_probabilities(F.log_softmax(input, axis), target, weight, code, label_smoothing, axis)
     logs = F.log_softmax(input, axis)
-    if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
-        raise ValueError(f"cross_entropy: Expected input batch_size ({input.shape[0]}) to match target batch_size "
-                         f"({target.shape[0]}).")
+    if len(shape) > 1 and target_shape and shape[0] != target_shape[0]:
+        raise ValueError(f"cross_entropy: Expected input batch_size ({shape[0]}) to match target batch_size ({target_shape[0]}).")
     loss = _nll(logs, target, weight, code, ignore_index)
     return _smoothed(loss, logs, target, weight, code, ignore_index, label_smoothing, axis) if label_smoothing > 0 else loss
 

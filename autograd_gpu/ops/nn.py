@@ -341,8 +341,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
             raise RuntimeError(f"layer_norm: Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                                f"{list(t.shape)} and normalized_shape = {list(shape)}")
     if tuple(input.shape[-len(shape):]) != shape:
-        raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], "
-                           f"but got input of size {list(input.shape)}")
+        raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape "
+                           f"[*, {str(list(shape))[1:-1]}], but got input of size {list(input.shape)}")
     return F.native_layer_norm(input, shape, weight, bias, eps)
 
 

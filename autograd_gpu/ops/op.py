@@ -78,6 +78,7 @@ class Op:
         self.function = _lazy(self, soft=False)
         self.operator = _lazy(self, soft=True) if elementwise else self.function
         self._cuda_function = None
+        self._bodies = {}                    # NumPy or CuPy: the body for its arrays
 
     def _read_signature(self, varargs):
         parameters = inspect.signature(self.body).parameters
@@ -92,10 +93,7 @@ class Op:
         return self.function(*args, **kwargs)
 
     def vjp(self, /, **formulas):
-        """Give the derivative: for each differentiable input a formula of `grad` and of what it needs saved.
-
-        `None` as a formula: the input has an edge, through which zero flows.
-        """
+        """Give the derivative: for each differentiable input a formula of `grad` and of what it needs saved."""
         self._once()
         self.formulas = formulas
         self._derive()
@@ -156,10 +154,12 @@ class Op:
 
     def on_arrays(self, module):
         """The body for NumPy's or CuPy's arrays. A body that is a call of one ufunc is that ufunc."""
-        direct = _direct_ufunc(self) if self.is_elementwise else None
-        if direct:
-            return getattr(module, direct)
-        return rebind(self.body, module, sp=_device.scientific(module))
+        found = self._bodies.get(module)
+        if found is None:
+            direct = _direct_ufunc(self) if self.is_elementwise else None
+            found = getattr(module, direct) if direct else rebind(self.body, module, sp=_device.scientific(module))
+            self._bodies[module] = found
+        return found
 
     def on_cuda(self, *args, **kwargs):
         """The op on CuPy's arrays, under the guard of their device."""

@@ -1,4 +1,4 @@
-"""Parts of tensors and tensors made of parts: select, slice, split, join, diagonals, triangles, repetition, reversal."""
+"""Parts of tensors and their arrangement: select, slice, split, diagonals, triangles, reversal, repetition."""
 from __future__ import annotations
 
 import operator
@@ -45,7 +45,8 @@ select_backward.vjp(grad_output=lambda grad, dim, index: F.select(grad, dim, ind
 def slice(self, dim: int = 0, start: int = None, end: int = None, step: int = 1):
     """Every step-th part of a dimension from start to end, end not included."""
     if step is not None and step < 1:
-        raise ValueError(f"slice: step must be greater than zero, got {step}; flip() reverses" if step else "slice step cannot be zero")
+        raise ValueError(f"slice: step must be greater than zero, got {step}; flip() reverses" if step else "slice step cannot be "
+                                                                                                            "zero")
     if dim == 0 and self.ndim:
         return self[start:end:step]
     if not self.ndim:
@@ -113,13 +114,15 @@ def split_with_sizes(self, split_sizes: Dims, dim: int = 0):
     """Parts of the given sizes. Raises RuntimeError unless they add up to the dimension's. Reference: torch.split_with_sizes."""
     n, before = _to_split(self, dim)
     if any(m < 0 for m in split_sizes):
-        raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(split_sizes)}")
+        raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got "
+                           f"split_sizes={list(split_sizes)}")
     made, at = [], 0
     for m in split_sizes:
         made.append(self[(*before, _range(at, at + m))])
         at += m
     if at != n:
-        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got "
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), "
+                           "but got "
                            f"split_sizes={list(split_sizes)}")
     return made
 
@@ -193,143 +196,6 @@ def _split_along(name, of):
 _split_along("hsplit", lambda ndim: 1 if ndim > 1 else 0)
 _split_along("vsplit", lambda ndim: 0 if ndim > 1 else 1)
 _split_along("dsplit", lambda ndim: 2)
-
-
-# --------------------------------------------------------------------------------------------------------------------- joining
-
-@op(method=False)
-def cat(tensors: Sequence[Tensor], dim: int = 0):
-    """The tensors joined along a dimension that they have; 1-d empty ones are left out.
-
-    Dtype: torch.result_type of all.
-    Raises: ValueError for none, RuntimeError where the other sizes differ or a tensor is 0-d. Reference: torch.cat.
-    """
-    if not tensors:
-        raise ValueError("cat: expected a non-empty list of Tensors")
-    dtype = tensors[0].dtype
-    for a in tensors:
-        if a.dtype is not dtype:
-            dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
-            break
-    else:
-        try:
-            return np.concatenate(tensors, dim)
-        except (ValueError, IndexError):
-            pass
-    kept = [a for a in tensors if a.ndim != 1 or a.shape[0]] if any([a.shape == (0,) for a in tensors]) else tensors
-    if not kept:
-        wrap_dim(dim, 1, "cat")
-        return np.zeros((0,), dtype)
-    d = wrap_dim(dim, kept[0].ndim, "cat")
-    try:
-        return np.concatenate(kept, d, dtype=dtype, casting="unsafe")
-    except ValueError:
-        for i, a in enumerate(tensors):
-            if not a.ndim:
-                raise RuntimeError(f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated; use stack") from None
-            if a.ndim != kept[0].ndim:
-                raise RuntimeError(f"cat: Tensors must have same number of dimensions: got {kept[0].ndim} and {a.ndim}") from None
-        raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {dim}, got shapes "
-                           f"{', '.join(str(a.shape) for a in tensors)}") from None
-
-
-@cat.vjp_shared("tensors")
-def _cat_gradients(needs, grad, tensors_shape, dim):
-    return F.cat_backward(grad, tensors_shape, dim)
-
-
-@composite(method=False, function=False)
-def cat_backward(grad, shapes, dim):
-    """Each joined tensor's part of the gradient; None for those left out."""
-    kept = [tuple(s) != (0,) or grad.ndim == 1 for s in shapes]
-    parts = iter(F.split_with_sizes(grad, [s[dim] for s, k in zip(shapes, kept, strict=True) if k], dim))
-    return [next(parts) if k else None for k in kept]
-
-
-@composite(method=False)
-def concat(tensors, dim=0, *, axis=None):
-    """cat under another name. Reference: torch.concat."""
-    return F.cat(tensors, dim if axis is None else axis)
-
-
-@composite(method=False)
-def concatenate(tensors, dim=0, *, axis=None):
-    """cat under another name. Reference: torch.concatenate."""
-    return F.cat(tensors, dim if axis is None else axis)
-
-
-@op(method=False)
-def stack(tensors: Sequence[Tensor], dim: int = 0):
-    """Tensors of one shape joined along a new dimension. Raises RuntimeError for other shapes, or none. Reference: torch.stack."""
-    if not tensors:
-        raise RuntimeError("stack expects a non-empty list of Tensors")
-    shape, dtype = tensors[0].shape, tensors[0].dtype
-    d = wrap_dim(dim, len(shape) + 1, "stack")
-    for i, a in enumerate(tensors):
-        if a.shape != shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(a.shape)} at entry "
-                               f"{i}")
-    before = (ALL,) * d + (None,)
-    for a in tensors:
-        if a.dtype is not dtype:
-            dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
-            return np.concatenate([a[before] for a in tensors], d, dtype=dtype, casting="unsafe")
-    return np.concatenate([a[before] for a in tensors], d)
-
-
-@stack.vjp_shared("tensors")
-def _stack_gradients(needs, grad, dim):
-    return F.unbind(grad, dim)
-
-
-@composite(method=False)
-def hstack(tensors):
-    """The tensors joined along their second dimension, 1-d ones along their only one. Reference: torch.hstack."""
-    tensors = F.atleast_1d(tuple(tensors))
-    return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
-
-
-@composite(method=False)
-def vstack(tensors):
-    """The tensors, at least 2-d, joined along the first dimension. Reference: torch.vstack."""
-    return F.cat(F.atleast_2d(tuple(tensors)), 0)
-
-
-@composite(method=False)
-def row_stack(tensors):
-    """vstack under another name. Reference: torch.row_stack."""
-    return F.vstack(tensors)
-
-
-@composite(method=False)
-def dstack(tensors):
-    """The tensors, at least 3-d, joined along the third dimension. Reference: torch.dstack."""
-    return F.cat(F.atleast_3d(tuple(tensors)), 2)
-
-
-@composite(method=False)
-def column_stack(tensors):
-    """1-d tensors as columns and matrices joined along the second dimension. Reference: torch.column_stack."""
-    return F.cat([F.reshape(t, (-1, 1)) if t.ndim < 2 else t for t in tensors], 1)
-
-
-@composite(method=False)
-def meshgrid(*tensors, indexing="ij"):
-    """1-d tensors, each expanded over the others' sizes. Reference: torch.meshgrid, with indexing "ij" unless given."""
-    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    if not tensors:
-        raise RuntimeError("meshgrid expects a non-empty list of Tensors")
-    if indexing not in ("ij", "xy"):
-        raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing!r}')
-    for t in tensors:
-        if t.ndim > 1:
-            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got a tensor with {t.ndim} dimensions")
-    swap = indexing == "xy" and len(tensors) > 1
-    tensors = [tensors[1], tensors[0], *tensors[2:]] if swap else list(tensors)
-    size = tuple([t.shape[0] if t.ndim else 1 for t in tensors])
-    n = len(size)
-    grids = [F.expand(F.view(t, tuple([-1 if j == i else 1 for j in range(n)])), size) for i, t in enumerate(tensors)]
-    return tuple([grids[1], grids[0], *grids[2:]] if swap else grids)
 
 
 # ------------------------------------------------------------------------------------------------------ diagonals and triangles
@@ -495,3 +361,116 @@ def tile(input, *dims, **named):
     """Copies of the tensor side by side; a missing number in front is 1. Reference: torch.tile."""
     dims = sizes_of(dims, named, "tile")
     return F.repeat(input, (1,) * (input.ndim - len(dims)) + dims)
+
+
+@composite
+def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+    """Each part of a dimension so many times in a row; without dim, of all elements in a row.
+
+    repeats: a number, or a tensor of one per part. A tensor alone gives the index of the part that each place gets.
+    Raises: RuntimeError for negative repeats, or another count of them. Reference: torch.repeat_interleave.
+    """
+    if repeats is None:
+        return F.index_repeated(input)
+    if dim is None:
+        input, dim = F.reshape(input, (-1,)), 0
+    d = wrap_dim(dim, input.ndim, "repeat_interleave")
+    if isinstance(repeats, (tuple, list)):
+        raise TypeError("repeat_interleave(): argument 'repeats' must be a number or a Tensor, not a list")
+    if isinstance(repeats, Tensor) and repeats.ndim and repeats.shape[0] != 1:
+        if not input.ndim or repeats.shape[0] != input.shape[d]:
+            raise RuntimeError(f"repeat_interleave: repeats must have the same size as input along dim, but got "
+                               f"{tuple(repeats.shape)} for "
+                               f"shape {tuple(input.shape)}, dim {dim}")
+        return F.index_select(input, d, F.index_repeated(repeats))
+    count = int(repeats.item()) if isinstance(repeats, Tensor) else operator.index(repeats)
+    if count < 0:
+        raise RuntimeError(f"repeat_interleave: repeats can not be negative, got {count}")
+    input = input if input.ndim else F.reshape(input, (1,))
+    shape = tuple(input.shape)
+    wide = F.expand(F.unsqueeze(input, d + 1), (*shape[:d + 1], count, *shape[d + 1:]))
+    return F.view(F.clone(wide, memory_format="contiguous_format"), (*shape[:d], shape[d] * count, *shape[d + 1:]))
+
+
+@op(method=False, function=False)
+def index_repeated(repeats):
+    """The index of each element as often as the element says."""
+    if repeats.ndim != 1 or repeats.dtype.kind != "i":
+        raise RuntimeError(f"repeat_interleave: repeats must be a vector of int32 or int64, got {repeats.ndim} dimensions of "
+                           f"{_dtype.of(repeats.dtype)}")
+    if repeats.size and repeats.min() < 0:
+        raise RuntimeError("repeat_interleave: repeats can not be negative")
+    return np.arange(len(repeats)).repeat(repeats if np is numpy else repeats.tolist())
+
+
+@op(node="Rot90Backward0")
+def rot90(self, k: int = 1, dims: Dims = (0, 1)):
+    """A copy turned by k right angles in the plane of two dimensions, from the first to the second. Reference: torch.rot90."""
+    if len(dims) != 2:
+        raise RuntimeError(f"rot90: expected total rotation dims == 2, but got dims = {len(dims)}")
+    if self.ndim < 2:
+        raise RuntimeError(f"rot90: expected total dims >= 2, but got total dims = {self.ndim}")
+    a, b = [wrap_dim(d, self.ndim, "rot90") for d in dims]
+    if a == b:
+        raise RuntimeError(f"rot90: expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    return np.ascontiguousarray(np.rot90(self, k, (a, b)))
+
+rot90.vjp(self=lambda grad, k, dims: F.rot90(grad, -k, dims))
+
+
+@view_op(function=False)
+def unfold(self, dimension: int, size: int, step: int):
+    """A view of the windows of `size` parts of a dimension, `step` apart; the parts of a window become the last dimension.
+
+    Raises: RuntimeError for a window larger than the dimension. Reference: torch.Tensor.unfold.
+    """
+    d = wrap_dim(dimension, self.ndim, "unfold")
+    n, stride = (self.shape[d], self.strides[d]) if self.ndim else (1, self.itemsize)
+    if not 0 <= size <= n:
+        raise RuntimeError(f"unfold: maximum size for tensor at dimension {dimension} is {n} but size is {size}")
+    if step < 1:
+        raise RuntimeError(f"unfold: step is {step} but must be > 0")
+    shape, strides = list(self.shape), list(self.strides)
+    if self.ndim:
+        shape[d], strides[d] = (n - size) // step + 1, stride * step
+    return np.lib.stride_tricks.as_strided(self, (*shape, size), (*strides, stride))
+
+unfold.vjp(self=lambda grad, self_shape, dimension, size, step: F.unfold_backward(grad, self_shape, dimension, size, step))
+
+
+@op(method=False, function=False)
+def unfold_backward(grad_in, input_sizes: Size, dim: int, size: int, step: int):
+    """Zeros but for what unfold takes, with the sum over the windows that an element is in."""
+    made = np.zeros(input_sizes, grad_in.dtype)
+    if not made.ndim:
+        return made + np.add.reduce(grad_in, -1)
+    d = dim % made.ndim
+    for k in range(size):                    # over the places in a window, which is small
+        made[(ALL,) * d + (_range(k, k + step * (grad_in.shape[d] - 1) + 1, step),)] += grad_in[..., k]
+    return made
+
+unfold_backward.vjp(grad_in=lambda grad, dim, size, step: F.unfold(grad, dim, size, step))
+
+
+@composite
+def select_scatter(input, src, dim, index):
+    """A copy with src in place of the part at an index of a dimension. Reference: torch.select_scatter."""
+    made = F.clone(input)
+    F.select(made, dim, index).copy_(src)
+    return made
+
+
+@composite
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    """A copy with src in place of a slice of a dimension. Reference: torch.slice_scatter."""
+    made = F.clone(input)
+    F.slice(made, dim, start, end, step).copy_(src)
+    return made
+
+
+@composite
+def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
+    """A copy with src in place of the diagonals over two dimensions. Reference: torch.diagonal_scatter."""
+    made = F.clone(input)
+    F.diagonal(made, offset, dim1, dim2).copy_(src)
+    return made

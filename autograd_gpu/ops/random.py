@@ -23,8 +23,6 @@ for _name in ("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_s
 
 def _drawn(draw, generator, dtype, device, requires_grad):
     """A leaf over draw(generator, dtype)."""
-    if device is None and generator is not None and _device.chosen() is None and isinstance(generator, Generator):
-        device = generator.device
     where = _device.resolve(device)
     source = generator_for(where, generator)
     return make(lambda xp, d: draw(source, d), dtype, where, requires_grad)

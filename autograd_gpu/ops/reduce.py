@@ -65,13 +65,23 @@ def accumulator(d):
 def prepared(self, dtype):
     """The operand of a sum or product in its result's dtype: as asked for, else int64 for integers and bools."""
     if dtype is not None:
-        return self.astype(_dtype.to_numpy(dtype), copy=False)
+        return F.cast(self, _dtype.to_numpy(dtype))
     return self.astype(_I64, copy=False) if self.dtype.kind in "biu" else self
+
+
+@composite(method=False, function=False)
+def cast(self, d):
+    """The operand in a dtype, without a warning for the imaginary parts that go lost."""
+    return (self.real if self.dtype.kind == "c" and d.kind != "c" else self).astype(d, copy=False)
+
+
+def _is_empty(dim):
+    return isinstance(dim, (tuple, list)) and not dim
 
 
 def _nonempty(name, shape, dims, given, error=RuntimeError):
     """Raises where a reduction without a neutral element has nothing to reduce."""
-    if given is None or given == ():
+    if given is None or _is_empty(given):
         if 0 in shape:
             raise error(f"{name}(): Expected reduction dim to be specified for input.numel() == 0, shape {tuple(shape)}: give a 'dim' "
                         f"that is not empty")
@@ -113,7 +123,7 @@ def spread(grad, shape, dim, keepdim):
 @composite(method=False, function=False)
 def count(shape, dim):
     """How many elements a reduction takes for each of its results."""
-    if dim is None or dim == ():
+    if dim is None:
         return math.prod(shape)
     return math.prod([shape[d] for d in dims_of("reduction", dim, len(shape))])
 
@@ -130,10 +140,10 @@ def sum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     Reference: torch.sum.
     """
     d = self.dtype
-    if (d is _F32 or d is _F64) and dim.__class__ is not tuple:
+    if (d is _F32 or d is _F64) and (dim.__class__ is not tuple or dim):
         try:
             return np.add.reduce(self, dim, None, None, keepdim)
-        except (IndexError, TypeError):      # a list, or a mistake that the longer way names
+        except (IndexError, TypeError, ValueError):      # a list, or a mistake that the longer way names
             pass
     return F.sum_of_any(self, dim, keepdim, None)
 
@@ -170,12 +180,12 @@ def mean(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
             return np.add.reduce(self, dim, None, None, keepdim) / (self.size if dim is None else self.shape[dim])
         except (IndexError, TypeError):
             pass
-    dims = dims_of("mean", dim, self.ndim)
     own = d if dtype is None else _dtype.to_numpy(dtype)
     if _dtype.category(own) not in "fc":
         raise RuntimeError(f"mean: could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
                            f"{_dtype.of(own)}: pass dtype=")
-    total = np.add.reduce(self.astype(own, copy=False), dims, accumulator(own), None, keepdim)
+    dims = dims_of("mean", dim, self.ndim)
+    total = np.add.reduce(F.cast(self, own), dims, accumulator(own), None, keepdim)
     return (total / math.prod([self.shape[i] for i in dims])).astype(own, copy=False)
 
 mean.vjp(self=lambda grad, self_shape, dim, keepdim: F.spread(grad / F.count(self_shape, dim), self_shape, dim, keepdim))
@@ -190,6 +200,15 @@ def nansum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
     return F.sum_of_any(self, dim, keepdim, dtype)
 
 nansum.vjp(self=lambda grad, self, dim, keepdim: F.spread(grad, self.shape, dim, keepdim) * (self == self))
+
+
+@composite
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    """The mean over `dim` of the elements that are not NaN. Reference: torch.nanmean."""
+    if _dtype.category(input._array.dtype) not in "fc":
+        raise RuntimeError(f"nanmean: expected input to have floating point or complex dtype but got {input.dtype}")
+    there = ~F.isnan(input)
+    return F.sum(F.where(there, input, 0), dim, keepdim, dtype=dtype) / F.sum(there, dim, keepdim)
 
 
 # ---------------------------------------------------------------------------------------------------------------- extremes
@@ -415,7 +434,7 @@ def argument(name, self, where, dim, keepdim):
 @op()
 def all(self, dim: Dims = None, keepdim: bool = False):
     """Whether every element over `dim` is true. Dtype: bool, uint8 for uint8. Reference: torch.all."""
-    dims = () if dim == () or dim == [] else dims_of("all", dim, self.ndim)
+    dims = () if _is_empty(dim) else dims_of("all", dim, self.ndim)
     found = np.all(self != 0, dims, keepdims=keepdim)
     return found.astype(self.dtype) if self.dtype == np.uint8 else found
 
@@ -423,7 +442,7 @@ def all(self, dim: Dims = None, keepdim: bool = False):
 @op()
 def any(self, dim: Dims = None, keepdim: bool = False):
     """Whether any element over `dim` is true. Dtype: bool, uint8 for uint8. Reference: torch.any."""
-    dims = () if dim == () or dim == [] else dims_of("any", dim, self.ndim)
+    dims = () if _is_empty(dim) else dims_of("any", dim, self.ndim)
     found = np.any(self != 0, dims, keepdims=keepdim)
     return found.astype(self.dtype) if self.dtype == np.uint8 else found
 

@@ -6,10 +6,10 @@ import numpy as np
 from autograd_gpu import device as _device
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import CudaTensor, Tensor, Version, View, version, wrap
-from autograd_gpu.engine import saved
-from autograd_gpu.engine.grad_mode import local, quiet_context, quiet_run
+from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
+from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.views import refresh, view_outputs
 
@@ -40,13 +40,13 @@ def number(value, dtype):
     else:
         own = dtype if level != "b" else np.dtype(np.int64)
     array = np.array(value)
-    if own.kind in "iu" and array.astype(own) != array and not (own.kind == "u" and value >= -1 - np.iinfo(own).max):
+    if array.dtype == object:
         raise RuntimeError(f"value cannot be converted to type {_dtype.of(own)} without overflow: {value}")
     t = wrap(array.astype(own))
     t._hooks = WrappedNumber
-    if value == value and (value != 0 or type(value) is int) and (own.kind != "u" or value >= 0):
-        # 0.0 and -0.0 would be the same key; for negative numbers beside unsigned integers see _as_tensor
-        if len(_scalars) >= 1000:
+    lasting = own is dtype and value == value            # not where it depends on the default dtype
+    if lasting and (value != 0 or type(value) is int) and (own.kind not in "iu" or t._array == array):
+        if len(_scalars) >= 1000:                        # 0.0 and -0.0 would be one key; a number that wraps is looked at each time
             _scalars.clear()
         _scalars[key] = t
     return t
@@ -72,7 +72,21 @@ def lift_soft(op, x, y):
     pair = _as_tensor(x, y, op.to_float), _as_tensor(y, x, op.to_float)
     if pair[0] is None or pair[1] is None:
         return NotImplemented
+    if not op.edges and op.name in _ORDERS:
+        pair = _comparable(x, y, *pair)
     return ELSEWHERE if elsewhere(op, *pair) else pair
+
+
+_ORDERS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+def _comparable(x, y, a, b):
+    """Operands of a comparison, both in int64 where a number does not fit into the other's integers: it would wrap and lie."""
+    if type(x) is int and b._array.dtype.kind in "iu" and a._array != x:
+        return wrap(np.array(x)), OPS.to_copy(b, np.dtype(np.int64))
+    if type(y) is int and a._array.dtype.kind in "iu" and b._array != y:
+        return OPS.to_copy(a, np.dtype(np.int64)), wrap(np.array(y))
+    return a, b
 
 
 def _as_tensor(value, beside, to_float=False):
@@ -171,16 +185,6 @@ def recover(op, error, body, arguments, options):
     if isinstance(error, ValueError) and "broadcast" in str(error):
         raise RuntimeError(_no_broadcast(op, arrays)) from None
     raise error.with_traceback(None) if type(error) in (IndexError, RuntimeError, ValueError, TypeError) else error
-
-
-def run_apart(body, *arguments, **options):
-    """Run a body while the context that all threads share is taken."""
-    try:
-        return local.state.run(body, *arguments, **options)
-    except RuntimeError as error:
-        if not str(error).startswith("cannot enter context"):
-            raise
-        return quiet_context().run(body, *arguments, **options)  # from a finaliser that ran inside another op of this thread
 
 
 def _no_broadcast(op, arrays):
@@ -290,7 +294,7 @@ def widen(x):
     if type(x) is Tensor:
         return OPS.to_copy(x, np.dtype(np.float32)) if x._array.dtype in _HALF else x
     if isinstance(x, (list, tuple)):
-        return [widen(y) for y in x]
+        return type(x)([widen(y) for y in x])
     return x.astype(np.float32) if getattr(x, "dtype", None) in _HALF else x
 
 
@@ -330,9 +334,9 @@ def materialize_tensors(node, grads):
 def saved_list(node, name):
     """The Tensors of a saved list, each checked."""
     value = getattr(node, "s_" + name)
-    if value is saved.RELEASED:
-        raise saved.freed(node)
-    return [saved.list_item(node, name, t, k) for t, k in zip(value, getattr(node, "k_" + name), strict=True)]
+    if value is RELEASED:
+        raise freed(node)
+    return [list_item(node, name, t, k) for t, k in zip(value, getattr(node, "k_" + name), strict=True)]
 
 
 def shown(node, name):
@@ -345,15 +349,15 @@ def shown(node, name):
         if value is None:
             return None
         counter = value._counter
-        return value if counter is None or counter.count == getattr(node, "k_" + name) else saved.saved_input(node, name)
+        return value if counter is None or counter.count == getattr(node, "k_" + name) else saved_input(node, name)
     if name in op.saved_results:
         counter, nr = getattr(node, "c_" + name), op.output_names.index(name)
         fresh = counter.count == getattr(node, "k_" + name)
-        return saved.own_result(node, getattr(node, "s_" + name), nr, counter) if fresh else saved.saved_result(node, name, nr)
+        return own_result(node, getattr(node, "s_" + name), nr, counter) if fresh else saved_result(node, name, nr)
     if name in op.saved_aux:
         value = getattr(node, "s_" + name)
-        if value is saved.RELEASED:
-            raise saved.freed(node)
+        if value is RELEASED:
+            raise freed(node)
         return wrap(value) if _device.is_array(value) else value
     value = getattr(node, name)
     return (value,) if type(value) is int and op.annotations.get(name) == "Dims" else value
@@ -392,12 +396,12 @@ def rare(node, state):
 _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, in_float32, elsewhere, fit, fit_tensor,
-        all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown, wrap,
-        version, edge_of, leaf_node, unlinking)
+        all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
+        wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
 } | dict(
-    next_seq=next_seq, quiet_run=quiet_run,     ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0),
-    RELEASED=saved.RELEASED, NEVER=saved.NEVER, saved_input=saved.saved_input, saved_result=saved.saved_result,
-    own_result=saved.own_result, freed=saved.freed, local=local, f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
+    next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray,
+    Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
+    f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
 _ON_CUDA = dict(elsewhere=never, lift=lift_on_cuda, lift_all=lift_all_on_cuda, T=CudaTensor, on_device=on_device)

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 
 import numpy as np
 
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.inplace import check_writable
+from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
 from autograd_gpu.ops.views import set_history
@@ -33,7 +34,8 @@ def wrap_dims(dims, ndim, name):
     found = [wrap_dim(d, ndim, name) for d in ((dims,) if isinstance(dims, int) else dims)]
     for d in found:
         if found.count(d) > 1:
-            raise RuntimeError(f"{name}: dim {d} appears multiple times in the list of dims {tuple(dims)}: duplicate dims are not allowed")
+            raise RuntimeError(f"{name}: dim {d} appears multiple times in the list of dims {tuple(dims)}: duplicate dims are not "
+                               "allowed")
     return found
 
 
@@ -54,7 +56,8 @@ def _reshaped(array, size, name):
     except ValueError:
         made = None
     if made is None or made.shape != size and min(size, default=0) < -1:
-        raise RuntimeError(f"{name}: shape {list(size)} is invalid for input of size {array.size} (shape {array.shape}): the sizes must "
+        raise RuntimeError(f"{name}: shape {list(size)} is invalid for input of size {array.size} (shape {array.shape}): the sizes "
+                           "must "
                            f"multiply to it, and at most one, given as -1, can be inferred")
     return made
 
@@ -66,11 +69,13 @@ def _viewed(array, size, name):
     base = made.base
     if base is array or (base is not None and base is array.base) or array.size == 0 or array.flags.c_contiguous:
         return made
-    raise RuntimeError(f"{name}: view size {list(size)} is not compatible with input tensor's size {list(array.shape)} and stride, as the "
+    raise RuntimeError(f"{name}: view size {list(size)} is not compatible with input tensor's size {list(array.shape)} and stride, "
+                       "as the "
                        f"elements are not in one piece: use .reshape(...) or .contiguous().view(...)")
 
 
-@view_op(varargs="size", function=False, divert={"size and type(size[0]) is not int and type(size[0]).__name__ == 'dtype'": "view_dtype"})
+@view_op(varargs="size", function=False, divert={"size and type(size[0]) is not int and type(size[0]).__name__ == "
+                                                 "'dtype'": "view_dtype"})
 def view(self, size: Size):
     """The same memory in another shape; one size may be -1. With a dtype instead, its bytes read as that.
 
@@ -130,7 +135,7 @@ def reshape(input, *shape, **named):
         return input.reshape(shape)
     array = input._array
     if array.flags.c_contiguous:
-        return F.view(input, shape)
+        return F.view(input, *shape)
     base = _reshaped(array, shape, "reshape").base
     if base is not None and (base is array or base is array.base):
         return F.reshape_alias(input, shape)
@@ -152,7 +157,7 @@ def reshape_as(input, other):
 
 @composite
 def flatten(input, start_dim=0, end_dim=-1):
-    """The dimensions from start_dim to end_dim as one. Raises RuntimeError where they are in the wrong order. Reference: torch.flatten."""
+    """The dimensions from start_dim to end_dim as one. Raises RuntimeError if in the wrong order. Reference: torch.flatten."""
     if start_dim == 0 and end_dim == -1 and input.ndim != 1:
         return F.reshape(input, (-1,))
     shape = tuple(input.shape)
@@ -197,7 +202,8 @@ def _expanded_size(shape, size):
     """The sizes that `size` means for a tensor of a shape. Raises RuntimeError where it cannot be broadcast to them."""
     n = len(size) - len(shape)
     if n < 0:
-        raise RuntimeError(f"expand: the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions in "
+        raise RuntimeError(f"expand: the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions "
+                           "in "
                            f"the tensor ({len(shape)})")
     for i, b in enumerate(size):
         a = shape[i - n] if i >= n else None
@@ -334,7 +340,8 @@ def permute(self, dims: Dims):
         return self.transpose(dims)
     except (IndexError, ValueError):
         if len(dims) != self.ndim:
-            raise RuntimeError(f"permute: number of dimensions in the tensor input does not match the length of the desired ordering of "
+            raise RuntimeError(f"permute: number of dimensions in the tensor input does not match the length of the desired ordering "
+                               "of "
                                f"dimensions: {self.ndim} and {len(dims)}") from None
         return self.transpose(wrap_dims(dims, self.ndim, "permute"))
 
@@ -470,9 +477,15 @@ def _in_place(name, of):
     """The form of a view that changes the tensor itself."""
     def function(input, *args, **kwargs):
         check_writable(input, name)
-        if input._view is not None or input._counter is not None:
-            raise RuntimeError(f"{name}: the tensor is a view, or has views or aliases, which would keep its old shape; use "
-                               f"{name[:-1]}()")
+        if input._view is not None:          # a view becomes another view of its base
+            out = of(input, *args, **kwargs)
+            input._array, input._view = out._array, out._view
+            input._node, input._nr, input._requires = out._node, out._nr, out._requires
+            out._counter.count += 1
+            out._view.seen = out._counter.count
+            return input
+        if _is_shared(input):
+            raise RuntimeError(f"{name}: the tensor has views or aliases, which would keep its old shape; use {name[:-1]}()")
         source = wrap(input._array)
         source._requires, source._node, source._nr = input._requires, input._node, input._nr
         out = of(source, *args, **kwargs)
@@ -482,8 +495,17 @@ def _in_place(name, of):
             set_history(input, out._node, out._nr)
         return input
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name[:-1]} of the tensor itself. Raises RuntimeError where others share its memory. Reference: torch.Tensor.{name}."
+    function.__doc__ = f"{name[:-1]} of the tensor itself. RuntimeError if others share its memory. Reference: torch.Tensor.{name}."
     composite(function=False)(function)
+
+
+def _is_shared(t):
+    """Whether other tensors count the writes to t's memory: more holds its counter than t and the node that saved t as its result."""
+    if t._counter is None:
+        return False
+    record = getattr(t._node, "record", None)
+    saved = sum([getattr(t._node, "c_" + name, None) is t._counter for name in (record.saved_results if record else ())])
+    return sys.getrefcount(t._counter) > 2 + saved
 
 
 _in_place("squeeze_", lambda x, dim=None: F.squeeze(x, dim))

@@ -6,7 +6,6 @@ import math
 import numpy as np
 
 from autograd_gpu import dtype as _dtype
-from autograd_gpu.ops.creation import ones_like
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.reduce import accumulator, dim_of, dims_of
@@ -159,11 +158,15 @@ for _record, _name in ((median_dim, "median"), (nanmedian_dim, "nanmedian")):
     _record.result_type.__name__ = _record.result_type.__qualname__ = _name
 
 
+def _check_order(name, d):
+    if _dtype.category(d) not in "if":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(d)}: convert the input to integers or floats first")
+
+
 @composite(method=False, function=False)
 def middle(name, self, d, skip_nan):
     """Where the median stands along a dimension, which is kept with size 1. NaN sorts last."""
-    if _dtype.category(self.dtype) not in "if":
-        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(self.dtype)}: elements must have an order")
+    _check_order(name, self.dtype)
     order = np.argsort(self, d, kind="stable")
     missing = self != self
     n = np.add.reduce(~missing, d, None, None, True)
@@ -176,6 +179,7 @@ def middle(name, self, d, skip_nan):
 def middle_along(name, self, dim, keepdim, skip_nan):
     """(values, indices) of medians along a dimension."""
     if F.is_single(name, self, dim):
+        _check_order(name, self.dtype)
         return self.copy(), np.zeros((), np.int64)
     d = dim_of(name, dim, self.ndim)
     at = F.middle(name, self, d, skip_nan)
@@ -266,14 +270,12 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
 
 @composite
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """The p-norm over `dim`, of vectors: p a number, inf, "fro" (2) or "nuc" (the sum of a matrix's singular values).
+    """The p-norm over `dim`, of vectors: p a number, inf or "fro" (2).
 
-    Raises: RuntimeError for another name. Reference: torch.norm.
+    Raises: RuntimeError for another name, NotImplementedError for "nuc", which needs singular values. Reference: torch.norm.
     """
-    if p == "nuc":
-        if out is not None or not hasattr(F, "linalg_matrix_norm"):
-            raise NotImplementedError("norm: the nuclear norm, and out=, are not available: sum the singular values")
-        return F.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    if p == "nuc" or out is not None:
+        raise NotImplementedError("norm: the nuclear norm and out= are not available")
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
@@ -326,7 +328,7 @@ def prod_backward_tensor(grad, input, result, dim, keepdim):
         return grad * F.conj(F.kept(result, shape, dim, keepdim) / input)
     x, d = (F.reshape(input, (-1,)), 0) if dim is None else (input, dim_of("prod", dim, input.ndim))
     n = x.shape[d]
-    one = ones_like(F.narrow(x, d, 0, 1))
+    one = F.ones_like(F.narrow(x, d, 0, 1))
     before = F.cumprod(F.cat([one, F.narrow(x, d, 0, n - 1)], d), d)
     behind = F.flip(F.cumprod(F.cat([one, F.flip(F.narrow(x, d, 1, n - 1), (d,))], d), d), (d,))
     return grad * F.conj(F.reshape(before * behind, shape))
