@@ -4,6 +4,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+import numpy as np
+
 from autograd_gpu import device as _device
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
@@ -32,16 +34,16 @@ def _make_root(i, output, gradient, create_graph):
                                f"it, with .sum() for instance, or pass the gradient with respect to it")
         if array.dtype.kind == "c":
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
-        one = _device.xp(array).ones(array.shape, array.dtype)
+        one = _one(array)
         node = output._node
         return (leaf_node(output) if node is None else node), output._nr, wrap(one) if create_graph else one
-    elif gradient._array.shape != array.shape:
+    if gradient._array.shape != array.shape:
         raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "
                            f"shape of {tuple(array.shape)}; they have to be the same")
-    elif (gradient._array.dtype.kind == "c") != (array.dtype.kind == "c"):
+    if (gradient._array.dtype.kind == "c") != (array.dtype.kind == "c"):
         raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                            f"grad_output[{i}] has {gradient.dtype} and output[{i}] has {output.dtype}")
-    elif gradient.device != output.device:
+    if gradient.device != output.device:
         raise RuntimeError(f"grad_output[{i}] is on {gradient.device}, output[{i}] on {output.device}; move it with .to()")
     node, nr = edge_of(output)
     if create_graph:
@@ -49,9 +51,25 @@ def _make_root(i, output, gradient, create_graph):
     return node, nr, gradient._array.astype(array.dtype, copy=False)
 
 
+_ones = {}                                   # dtype: a 0-d one; read-only, and nothing in the engine writes to a root's gradient
+
+
+def _one(array):
+    """The gradient of an array of one element with respect to itself."""
+    if array.ndim or type(array) is not np.ndarray:
+        return _device.xp(array).ones(array.shape, array.dtype)
+    found = _ones.get(array.dtype)
+    if found is None:
+        found = _ones[array.dtype] = np.ones((), array.dtype)
+        found.flags.writeable = False
+    return found
+
+
 def _make_roots(outputs, gradients, create_graph):
     if len(outputs) > len(gradients):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(gradients)} gradients; there has to be one gradient, or None, per tensor")
+    if len(outputs) == 1:
+        return [_make_root(0, outputs[0], gradients[0], create_graph)]
     return [_make_root(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=False))]
 
 
@@ -72,9 +90,12 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
         if not inputs:
             raise RuntimeError("backward: the `inputs` argument cannot be empty; leave it out to reach all leaves")
     grad_tensors = grad_variables if grad_tensors is None else grad_tensors
-    grads = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors) if not _is_plain(grad_tensors) else grad_tensors
-    if _is_plain(grads):
-        raise TypeError(f"gradients can be either Tensors or None, but got {type(grads).__name__}")
+    if grad_tensors is None:
+        grads = (None,) * len(tensors)
+    elif isinstance(grad_tensors, Tensor) or hasattr(grad_tensors, "__iter__"):
+        grads = _as_tuple(grad_tensors)
+    else:
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad_tensors).__name__}")
     roots = _make_roots(tensors, grads, create_graph)
     only = None
     if inputs is not None:
@@ -89,10 +110,6 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
                       "keeps both until the garbage collector runs; autograd.grad does not, and setting .grad to None breaks it",
                       stacklevel=3)
     run(GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph, only=only), roots)
-
-
-def _is_plain(value):
-    return not isinstance(value, (Tensor, tuple, list)) and not hasattr(value, "__iter__")
 
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs=None, retain_graph: bool | None = None,

@@ -1,9 +1,9 @@
 """The run loop: from roots and their gradients to the leaves, newest node first."""
 from __future__ import annotations
 
-import heapq
 import operator
 import threading
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -29,11 +29,11 @@ class ReadyQueue:
         self._nodes = {}
 
     def push(self, node):
-        heapq.heappush(self.seqs, -node.seq)
+        heappush(self.seqs, -node.seq)
         self._nodes[node.seq] = node
 
     def pop(self):
-        return self._nodes.pop(-heapq.heappop(self.seqs))
+        return self._nodes.pop(-heappop(self.seqs))
 
 
 class GraphTask:
@@ -76,47 +76,46 @@ def count_dependencies(roots):
     """{node: how many gradients will arrive at it} over all that is reachable from the roots, which count one each."""
     counts = {}
     stack = []
-    push, pop = stack.append, stack.pop
     for node in roots:
         if node in counts:
             counts[node] += 1
         else:
             counts[node] = 1
-            push(node)
+            stack.append(node)
     while stack:
-        node = pop()
-        arity = node.arity
-        if arity == 1:
-            n = node.n0
-            if n is not None:
-                if n in counts:
-                    counts[n] += 1
-                else:
-                    counts[n] = 1
-                    push(n)
-        elif arity == 2:
-            n = node.n0
-            if n is not None:
-                if n in counts:
-                    counts[n] += 1
-                else:
-                    counts[n] = 1
-                    push(n)
-            n = node.n1
-            if n is not None:
-                if n in counts:
-                    counts[n] += 1
-                else:
-                    counts[n] = 1
-                    push(n)
-        elif arity:
-            for n, _ in node.edge_list:
-                if n is not None:
-                    if n in counts:
-                        counts[n] += 1
+        node = stack.pop()
+        while node is not None:                                  # along the first edge; the others wait on the stack
+            arity = node.arity
+            if arity == 1:
+                n = node.n0
+            elif arity == 2:
+                n, other = node.n0, node.n1
+                if n is None:
+                    n = other
+                elif other is not None:
+                    if other in counts:
+                        counts[other] += 1
                     else:
-                        counts[n] = 1
-                        push(n)
+                        counts[other] = 1
+                        stack.append(other)
+            else:
+                n = None
+                if arity:
+                    for other, _ in node.edge_list:
+                        if other is None:
+                            continue
+                        if other in counts:
+                            counts[other] += 1
+                        else:
+                            counts[other] = 1
+                            stack.append(other)
+            if n is None:
+                break
+            if n in counts:
+                counts[n] += 1
+                break
+            counts[n] = 1
+            node = n
     return counts
 
 
@@ -168,7 +167,8 @@ def _drain(task, roots):
     dependencies, buffers, owned = task.dependencies, task.buffers, task.owned
     needed = task.needed
     ends = task.captured and {n for n in task.captured if n.arity}   # where gradients of tensors that are no leaves are captured
-    plain = needed is None and task.captures is None
+    accumulates = needed is None and task.captures is None
+    plain = needed is None and not ends      # every node runs, and none is stopped at
     keep, tensors = task.keep_graph, task.create_graph
     queue, seqs, on_cpu = None, (), True     # the queue being drained; none yet while the nodes follow each other
     grad = None
@@ -185,7 +185,7 @@ def _drain(task, roots):
         elif n not in buffers:
             if not left and n.seq == LAST:
                 shared = tensors or g is grad or g is None or g.base is not None
-                if plain and n._rare is None and n.variable._hooks is None and n.variable._requires:
+                if accumulates and n._rare is None and n.variable._hooks is None and n.variable._requires:
                     if g is not None:
                         accumulate(n.variable, g, shared)
                 else:
@@ -216,10 +216,13 @@ def _drain(task, roots):
     def put_off(n):
         """Leave a node that is ready to its queue."""
         nonlocal queue, seqs
-        task.queue(n.device).push(n)
-        if queue is None and _device.CPU in task.queues:
-            queue = task.queues[_device.CPU]
-            seqs = queue.seqs
+        if n._rare is None and on_cpu:
+            if queue is None:
+                queue = task.queue(_device.CPU)
+                seqs = queue.seqs
+            queue.push(n)
+        else:
+            task.queue(n.device).push(n)
 
     node = None
     if len(roots) == 1:
@@ -238,6 +241,7 @@ def _drain(task, roots):
                 if queue is None:
                     return
                 seqs, on_cpu = queue.seqs, queue.device is _device.CPU
+                plain = on_cpu and needed is None and not ends
                 task.work_on(queue.device)
             node = queue.pop()
             grad = buffers.pop(node)
@@ -252,39 +256,37 @@ def _drain(task, roots):
                 results = _hooks.run_posthooks(node, results, grad, tensors)
             if not keep:
                 node.release()
-            following = None
             arity = node.arity
-            if arity == 2:
+            if arity == 1:
+                n, nr, g = node.n0, node.i0, results
+            elif arity == 2:
                 g, h = results
-                n, m = node.n0, node.n1
-                if m is None:
+                n, other = node.n0, node.n1
+                if other is None:
                     nr = node.i0
                 elif n is None:
-                    n, nr, g = m, node.i1, h
+                    n, nr, g = other, node.i1, h
                 else:
                     following = deliver(n, node.i0, g)
-                    n, nr = m, node.i1
-                    g = h if h is not g or h is grad or tensors or h is None else h.copy()
-            elif arity == 1:
-                n, nr, g = node.n0, node.i0, results
+                    other = deliver(other, node.i1, h if h is not g or h is grad or tensors or h is None else h.copy())
+                    if following is None:
+                        following = other
+                    elif other is not None:
+                        if other.seq > following.seq:
+                            other, following = following, other
+                        put_off(other)
+                    n = None
             else:
                 following, *others = _deliver_all(node, results, grad, tensors, deliver) or (None,)
-                for n in others:
-                    put_off(n)
+                for other in others:
+                    put_off(other)
                 n = None
-            if n is not None:
-                if following is None and dependencies[n] == 1 and n.outputs == 1 and n.arity and n not in buffers \
-                        and n._rare is None and on_cpu and not (seqs and -seqs[0] > n.seq) \
-                        and (needed is None or n in needed and n not in ends):
+            if n is not None:                                    # one edge
+                if plain and dependencies[n] == 1 and n.arity and n.outputs == 1 and n._rare is None and n not in buffers \
+                        and not (seqs and -seqs[0] > n.seq):
                     node, grad = n, g                            # a chain
                     continue
-                r = deliver(n, nr, g)
-                if following is None:
-                    following = r
-                elif r is not None:
-                    if r.seq > following.seq:
-                        r, following = following, r
-                    put_off(r)
+                following = deliver(n, nr, g)
             if following is None:
                 break
             if seqs and -seqs[0] > following.seq or \

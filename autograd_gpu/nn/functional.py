@@ -16,7 +16,7 @@ _SAME = (
     "nll_loss", "cross_entropy",
     # convolution and pooling
     "conv1d", "conv2d", "conv3d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "unfold", "fold", "interpolate",
+    "adaptive_avg_pool2d", "interpolate",
 )
 _RENAMED = {"softmax": "softmax_function", "log_softmax": "log_softmax_function", "softmin": "softmin_function",
             "dropout": "dropout_function", "embedding": "embedding_lookup"}

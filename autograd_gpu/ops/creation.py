@@ -384,6 +384,8 @@ def _spaced(name, start, end, steps, dtype, device, requires_grad, change):
         raise RuntimeError(f"{name}: number of steps must be non-negative, got {steps}")
     if dtype is None and isinstance(start + end, complex):
         dtype = np.result_type(_dtype.default(), np.complex64)
+    if name == "linspace" and dtype is not None and _dtype.category(_dtype.to_numpy(dtype)) == "i":
+        start, end = int(start), int(end)                # the ends are integers before there is anything between them
     return make(lambda xp, d: change(xp, _even(xp, start, end, steps)).astype(d), dtype, device, requires_grad)
 
 

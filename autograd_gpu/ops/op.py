@@ -251,7 +251,7 @@ def _lazy(record, soft):
 
     names = {"build": build, "__builtins__": __builtins__}
     function = types.FunctionType(_first_call.__code__, names, record.name)
-    function.__module__ = "autograd_gpu"
+    function.__module__, function.__qualname__ = "autograd_gpu", record.name
     function.__doc__ = record.body.__doc__
     function.record = record
     return function

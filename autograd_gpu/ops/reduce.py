@@ -289,11 +289,21 @@ def min_other(input, dim, keepdim=False, *, other=None):
     return F.minimum(input, dim if other is None else other)
 
 
-@composite(method=False, function=False)
-def evenly(grad, self, result):
-    """The gradient of an extreme over all elements, shared by those that are equal to it."""
+@op(node="MulBackward0", method=False, function=False)
+def evenly(grad_output, self, result):
+    """grad_output shared by the elements that are the extreme."""
+    mask = np.equal(self, result)
+    count = np.count_nonzero(mask)
+    if self.__class__ is _CPU:
+        if count == 1:
+            return mask * grad_output
+        if count:
+            return mask * (grad_output / count)
     mask = F.is_extreme(self, result)
-    return mask * (grad / F.count_nonzero(mask))
+    return mask * (grad_output / np.count_nonzero(mask))
+
+evenly.vjp(grad_output=lambda grad, self, result: F.sum(grad * F.is_extreme(self, result)) / F.count_nonzero(
+    F.is_extreme(self, result)))
 
 
 @op(method=False, function=False)
