@@ -45,8 +45,7 @@ select_backward.vjp(grad_output=lambda grad, dim, index: F.select(grad, dim, ind
 def slice(self, dim: int = 0, start: int = None, end: int = None, step: int = 1):
     """Every step-th part of a dimension from start to end, end not included."""
     if step is not None and step < 1:
-        raise ValueError(f"slice: step must be greater than zero, got {step}; flip() reverses" if step else "slice step cannot be "
-                                                                                                            "zero")
+        raise ValueError(f"slice: step must be greater than zero, got {step}; flip() reverses" if step else "slice step cannot be zero")
     if dim == 0 and self.ndim:
         return self[start:end:step]
     if not self.ndim:

@@ -70,8 +70,7 @@ def _viewed(array, size, name):
     if base is array or (base is not None and base is array.base) or array.size == 0 or array.flags.c_contiguous:
         return made
     raise RuntimeError(f"{name}: view size {list(size)} is not compatible with input tensor's size {list(array.shape)} and stride, "
-                       "as the "
-                       f"elements are not in one piece: use .reshape(...) or .contiguous().view(...)")
+                       f"as the elements are not in one piece: use .reshape(...) or .contiguous().view(...)")
 
 
 @view_op(varargs="size", function=False, divert={"size and type(size[0]) is not int and type(size[0]).__name__ == "
@@ -341,8 +340,7 @@ def permute(self, dims: Dims):
     except (IndexError, ValueError):
         if len(dims) != self.ndim:
             raise RuntimeError(f"permute: number of dimensions in the tensor input does not match the length of the desired ordering "
-                               "of "
-                               f"dimensions: {self.ndim} and {len(dims)}") from None
+                               f"of dimensions: {self.ndim} and {len(dims)}") from None
         return self.transpose(wrap_dims(dims, self.ndim, "permute"))
 
 permute.vjp(self=lambda grad, dims: F.unpermute(grad, dims))
