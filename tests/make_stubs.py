@@ -157,6 +157,7 @@ def tensor_stub():
                 body[name] = [method_text(name, parameters(REGISTRY[name[:-1]])[1:], "Tensor")]
             else:
                 body[name] = [method_text(name, plain_parameters(value)[1:], result(name))]
+    body["bfloat16"] = [method_text("bfloat16", ["memory_format: Any = None"], "Any")]       # there only with the extra
     for name in sorted(body):
         lines += body[name]
     lines += ["", "", "class CudaTensor(Tensor): ...", "", "", "def wrap(array: Any, new: Any = ...) -> Tensor: ...",
@@ -169,8 +170,8 @@ def api_stub():
     device = "from autograd_gpu.device import"
     head = HEAD.replace(device, "from autograd_gpu.base import Tensor as Tensor\n" + device)
     lines = [""]
-    for name in sorted(set(api.__all__)):
-        value = getattr(api, name)
+    for name in sorted({*api.__all__, "bfloat16"}):                # there only with the extra
+        value = getattr(api, name, api.float16)
         if name == "Tensor":
             continue
         elif name in FUNCTIONS:
