@@ -34,9 +34,9 @@ def _make_root(i, output, gradient, create_graph):
                                f"it, with .sum() for instance, or pass the gradient with respect to it")
         if array.dtype.kind == "c":
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
-        one = _one(array)
         node = output._node
-        return (leaf_node(output) if node is None else node), output._nr, wrap(one) if create_graph else one
+        one = wrap(_device.xp(array).ones(array.shape, array.dtype)) if create_graph else _one(array)
+        return (leaf_node(output) if node is None else node), output._nr, one
     if gradient._array.shape != array.shape:
         raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "
                            f"shape of {tuple(array.shape)}; they have to be the same")
@@ -89,7 +89,10 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
         inputs = _as_tuple(inputs)
         if not inputs:
             raise RuntimeError("backward: the `inputs` argument cannot be empty; leave it out to reach all leaves")
-    grad_tensors = grad_variables if grad_tensors is None else grad_tensors
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError("backward: grad_variables is the old name of grad_tensors; give only the latter")
+        grad_tensors = grad_variables
     if grad_tensors is None:
         grads = (None,) * len(tensors)
     elif isinstance(grad_tensors, Tensor) or hasattr(grad_tensors, "__iter__"):
@@ -101,6 +104,8 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
     if inputs is not None:
         only = set()
         for i, t in enumerate(inputs):
+            if not isinstance(t, Tensor):
+                raise RuntimeError(f"backward: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
             if not t.requires_grad:
                 raise RuntimeError(f"backward: element {i} of `inputs` does not require grad")
             retain_grad(t)
@@ -113,16 +118,23 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
 
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs=None, retain_graph: bool | None = None,
-         create_graph: bool = False, allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False) -> tuple[Tensor | None, ...]:
+         create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple[Tensor, ...]:
     """The gradients of the sum of `outputs` with respect to `inputs`, one each; no .grad changes.
 
     grad_outputs, retain_graph, create_graph: as in backward. allow_unused gives None for an input that the outputs do not depend
-    on, materialize_grads zeros. is_grads_batched: each of grad_outputs has one more dimension in front, over which the gradient is
-    taken once per entry and stacked.
+    on, materialize_grads zeros. is_grads_batched: each of grad_outputs has one more dimension in front, over which the gradient is taken
+    once per entry and stacked. Where inputs is a dictionary of tensors, so is the result. (The annotated result leaves out the
+    None that allow_unused may give.)
     Raises: RuntimeError as backward, and for an unused input if neither flag is given.
     Reference: torch.autograd.grad.
     """
+    if isinstance(inputs, dict):
+        found = grad(outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
+                     materialize_grads)
+        return dict(zip(inputs, found, strict=True))
+    if not only_inputs:
+        warnings.warn("grad: only_inputs is ignored, gradients go nowhere but to `inputs`; leave it out", FutureWarning, stacklevel=2)
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
     if not inputs:
         raise RuntimeError("grad: `inputs` cannot be empty")
@@ -145,14 +157,20 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
     found = []
     for i, key in enumerate(keys):
         g = captures[key]
-        found.append(g if isinstance(g, Tensor) else _absent(i, inputs[i], allow_unused, materialize_grads) if g is None else wrap(g))
+        if g is None:
+            g = _absent(i, inputs[i], allow_unused, materialize_grads, create_graph)
+        elif not isinstance(g, Tensor):
+            g = wrap(g)
+        found.append(g)
     return tuple(found)
 
 
-def _absent(i, t, allow_unused, materialize_grads):
+def _absent(i, t, allow_unused, materialize_grads, create_graph):
     """What stands for the gradient of an input that the outputs do not depend on."""
     if materialize_grads:
-        return wrap(_device.xp(t._array).zeros_like(t._array))
+        zeros = wrap(_device.xp(t._array).zeros_like(t._array))
+        zeros._requires = create_graph
+        return zeros
     if not allow_unused:
         raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, appears to not have been used in the "
                            f"graph. Set allow_unused=True if this is the desired behavior.")
@@ -165,7 +183,7 @@ def _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materia
     if len(sizes) != 1:
         raise RuntimeError(f"grad: with is_grads_batched=True all grad_outputs need one leading size, got {sorted(sizes)}")
     size = sizes.pop()
-    rows = [grad(outputs, inputs, [None if g is None else g[k] for g in grads], retain or k < size - 1, create_graph, allow_unused,
-                 materialize_grads=materialize_grads) for k in range(size)]
+    rows = [grad(outputs, inputs, [None if g is None else g[k] for g in grads], retain or k < size - 1, create_graph,
+                 allow_unused=allow_unused, materialize_grads=materialize_grads) for k in range(size)]
     return tuple([None if column[0] is None else OPS.stack(column) for column in zip(*rows, strict=True)])
 

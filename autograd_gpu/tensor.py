@@ -123,6 +123,8 @@ def _get_requires_grad(self) -> bool:
 
 
 def _set_requires_grad(self, value):
+    if not isinstance(value, bool):
+        raise RuntimeError(f"requires_grad must be a bool, got {type(value).__name__}")
     if not value and self.grad_fn is not None:
         raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
                            "subgraph that doesn't require differentiation use var_no_grad = var.detach()")
@@ -141,6 +143,8 @@ def requires_grad_(self, requires_grad=True):
     Raises: RuntimeError for an integer or bool tensor, and for taking the flag off a result of recorded operations.
     Reference: torch.Tensor.requires_grad_.
     """
+    if not isinstance(requires_grad, bool):
+        raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
         _creation.check_differentiable(self._array.dtype)
     if self.grad_fn is not None:
@@ -234,7 +238,7 @@ def detach_(self):
 
     Raises: RuntimeError for a view, whose base keeps its history. Reference: torch.Tensor.detach_.
     """
-    if self._view is not None and self.requires_grad:
+    if self._view is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead")
     if self._node is not None:
         counter = version(self)
@@ -266,7 +270,7 @@ Tensor.data = property(_get_data, _set_data, doc="The same memory, unknown to au
 @attribute
 def shape(self) -> Size:
     """The size of each dimension."""
-    return Size(self._array.shape)
+    return tuple.__new__(Size, self._array.shape)
 
 
 @attribute
@@ -370,7 +374,12 @@ def __repr__(self, *, tensor_contents=None):
 
 @method
 def __format__(self, spec):
-    return format(self.item(), spec) if self._array.ndim == 0 and spec else str(self)
+    if not spec:
+        return str(self)
+    if self._array.ndim:
+        raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {self._array.shape}; only a 0-d tensor prints as a "
+                        f"number")
+    return format(self.item(), spec)
 
 
 # ------------------------------------------------------------------------------------------------ to Python and to arrays
@@ -449,19 +458,25 @@ def __bool__(self):
     return bool(self._array.item())
 
 
+def _as_scalar(self):
+    if self._array.size != 1:
+        raise ValueError(f"only one element tensors can be converted to Python scalars, this one has {self._array.size}")
+    return self._array.item()
+
+
 @method
 def __float__(self):
-    return float(self.item())
+    return float(_as_scalar(self))
 
 
 @method
 def __int__(self):
-    return int(self.item())
+    return int(_as_scalar(self))
 
 
 @method
 def __complex__(self):
-    return complex(self.item())
+    return complex(_as_scalar(self))
 
 
 @method
@@ -474,6 +489,11 @@ def __index__(self):
 @method
 def __setitem__(self, key, value):
     OPS.setitem(self, key, value)
+
+
+@method
+def __delitem__(self, key):
+    raise TypeError("Tensor does not support deleting items")
 
 
 @method

@@ -36,15 +36,15 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
-def positive(kind, most=math.inf):
-    """The type of an argument that has to be a number of a kind, above 0."""
+def positive(kind, most=math.inf, zero=False):
+    """The type of an argument that has to be a number of a kind above 0, or 0 itself where that is allowed."""
     def parse(text):
         try:
             value = kind(text)
         except ValueError:
             value = None
-        if value is None or not 0 < value <= most:
-            raise argparse.ArgumentTypeError(f"expected {'an integer' if kind is int else 'a number'} above 0"
+        if value is None or not (0 < value <= most or zero and value == 0):
+            raise argparse.ArgumentTypeError(f"expected {'an integer' if kind is int else 'a number'} {'from' if zero else 'above'} 0"
                                              f"{f' and at most {most}' if most < math.inf else ''}, got {text!r}")
         return value
     return parse
@@ -58,6 +58,13 @@ def png(text):
     if path.is_dir() or not path.resolve().parent.is_dir():
         reason = "it is a folder" if path.is_dir() else "its folder does not exist"
         raise argparse.ArgumentTypeError(f"cannot write {text!r}: {reason}")
+    try:
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: {error.strerror}") from None
     return path
 
 
@@ -76,7 +83,7 @@ def arguments(argv=None):
     parser.add_argument("--batch", type=positive(int, 1_437), default=32, help="digits per step (%(default)s)")
     parser.add_argument("--hidden", type=positive(int, 8_192), default=128, help="width of the hidden layers (%(default)s)")
     parser.add_argument("--lr", type=positive(float, 10), default=0.05, help="learning rate at the start (%(default)s)")
-    parser.add_argument("--seed", type=positive(int, 2**32 - 1), default=1, help="of the split, weights and order (%(default)s)")
+    parser.add_argument("--seed", type=positive(int, 2**32 - 1, zero=True), default=1, help="of the split, weights and order (%(default)s)")
     parser.add_argument("--device", type=place, help="cpu, cuda or cuda:N (the GPU if there is one, else the CPU)")
     parser.add_argument("--out", type=png, default="digits.png", help="where to write the picture (%(default)s)")
     return parser.parse_args(argv)
@@ -216,4 +223,7 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("digits: stopped")

@@ -23,7 +23,8 @@ def run(*arguments):
 
 @pytest.mark.parametrize("arguments", [
     ["--epochs", "0"], ["--epochs", "many"], ["--batch", "-3"], ["--lr", "nan"], ["--lr", "0"], ["--hidden", "1.5"], ["--seed", "-1"],
-    ["--device", "gpu"], ["--device", "cuda:99"], ["--out", "/no/such/folder/x.png"], ["--out", "picture.txt"], ["--out", "/"],
+    ["--device", "gpu"], ["--device", "cuda:99"], ["--out", "/no/such/folder/x.png"], ["--out", "picture.txt"], ["--out", "/proc/x.png"],
+    ["--out", "/"],
     ["--unknown"], ["something"]])
 def test_a_bad_argument_is_one_line_and_exit_code_2(digits, arguments, capsys):
     with pytest.raises(SystemExit) as caught:

@@ -16,6 +16,8 @@ class saved_tensors_hooks:
     """
 
     def __init__(self, pack_hook, unpack_hook):
+        if not callable(pack_hook) or not callable(unpack_hook):
+            raise TypeError("saved_tensors_hooks: pack_hook and unpack_hook have to be callable")
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self):

@@ -165,6 +165,8 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool):
         self._previous = []
+        if not isinstance(mode, (bool, int)):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
         self._flag = bool(mode)
         self._before = _enable(self._flag)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 import weakref
 
 from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.engine.grad_mode import OFF
 from autograd_gpu.engine.node import HookDict, RemovableHandle, edge_of, rare_of
-from autograd_gpu.engine.saved import NEVER, Packed
+from autograd_gpu.engine.saved import NEVER, Packed, own_result
 
 
 class LeafHooks:
@@ -64,12 +65,23 @@ def run_tensor_hooks(node, grad, tensors):
         t = reference()
         if t is None or grads[nr] is None:
             continue
-        g = grads[nr]
-        if tensors:
-            t._grad = g.clone() if t._grad is None else t._grad + g
+        g = grads[nr] if tensors else wrap(grads[nr].copy())
+        if t._grad is None:
+            t._grad = g.clone() if tensors else g
         else:
-            t._grad = wrap(g.copy()) if t._grad is None else wrap(t._grad._array + g)
+            t._grad = t._grad + g
     return grads[0] if node.outputs == 1 else grads
+
+
+def _replaced(result, given, what):
+    """What a hook returned in place of several gradients, checked."""
+    if not isinstance(result, tuple):
+        if len(given) != 1 or not isinstance(result, Tensor):
+            raise TypeError(f"{what} should return a tuple of {len(given)} gradients or None, got {type(result).__name__}")
+        result = (result,)
+    if len(result) != len(given):
+        raise RuntimeError(f"{what} has returned an incorrect number of values: it got {len(given)} gradients and returned {len(result)}")
+    return tuple(None if r is None else _replace(r, g, what) for r, g in zip(result, given, strict=True))
 
 
 def run_prehooks(node, grad, tensors):
@@ -78,8 +90,7 @@ def run_prehooks(node, grad, tensors):
     for hook in tuple(node._rare.prehooks.values()):
         result = hook(given)
         if result is not None:
-            result = result if isinstance(result, tuple) else (result,)
-            given = tuple(None if r is None else _replace(r, g, "prehook") for r, g in zip(result, given, strict=True))
+            given = _replaced(result, given, "prehook")
     grads = [_back(t, tensors) for t in given]
     return grads[0] if node.outputs == 1 else grads
 
@@ -92,8 +103,7 @@ def run_posthooks(node, results, grad, tensors):
     for hook in tuple(node._rare.posthooks.values()):
         changed = hook(inputs, outputs)
         if changed is not None:
-            changed = changed if isinstance(changed, tuple) else (changed,)
-            inputs = tuple(None if c is None else _replace(c, g, "hook") for c, g in zip(changed, inputs, strict=True))
+            inputs = _replaced(changed, inputs, "hook")
     back = tuple(_back(t, tensors) for t in inputs)
     return back if several else back[0]
 
@@ -120,8 +130,18 @@ def retain_grad(t: Tensor):
         rare_of(t._node).retain[t._nr] = weakref.ref(t)
 
 
-def pack_saved(node, pack, unpack):
-    """Put what a node saved through a pair of hooks. Numbers of the user's program are not tensors to them."""
+def pack_saved(node, state):
+    """Put what a node saved through the innermost pair of hooks, which record nothing. Numbers of the program are no tensors to them."""
+    pack, unpack = state.saved_hooks[-1]
+    enabled, mode = state.enabled, state.mode
+    state.enabled, state.mode = False, OFF
+    try:
+        _pack_all(node, pack, unpack)
+    finally:
+        state.enabled, state.mode = enabled, mode
+
+
+def _pack_all(node, pack, unpack):
     record = node.record
     for name in record.saved_inputs:
         value = getattr(node, "s_" + name)
@@ -131,9 +151,8 @@ def pack_saved(node, pack, unpack):
             setattr(node, "s_" + name, _pack(value, edge_of(value), value._requires, version(value), pack, unpack))
     for name in record.saved_results:
         counter = getattr(node, "c_" + name)
-        t = wrap(getattr(node, "s_" + name))
-        t._counter = counter
         nr = record.output_names.index(name)
+        t = own_result(node, getattr(node, "s_" + name), nr, counter)
         setattr(node, "s_" + name, _pack(t, (None, nr), True, counter, pack, unpack))
         setattr(node, "c_" + name, NEVER)
 

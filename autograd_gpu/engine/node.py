@@ -45,7 +45,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "made_at")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "made_at", "result_of")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -55,6 +55,7 @@ class Rare:
         self.metadata = None
         self.device = CPU
         self.made_at = None                  # anomaly mode: where the forward ran
+        self.result_of = None                # the node that a saved result belongs to, where that is not this one (CopySlices)
 
 
 class Node:
@@ -76,7 +77,7 @@ class Node:
         return self.title
 
     def __repr__(self):
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{self.name().rpartition('::')[2]} object at {id(self):#x}>"
 
     def edges(self):
         """((node or None, output number), ...), one per differentiable input."""
@@ -137,7 +138,7 @@ class AccumulateGrad(Node):
     """Adds what arrives into `variable.grad`. One per leaf; the leaf holds it weakly, the graph strongly."""
 
     __slots__ = ("variable",)
-    title = "AccumulateGrad"
+    title = "torch::autograd::AccumulateGrad"
 
 
 def leaf_node(t: Tensor) -> AccumulateGrad:

@@ -119,6 +119,12 @@ def count_dependencies(roots):
     return counts
 
 
+def total(a, b):
+    """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array."""
+    c = a + b
+    return np.asarray(c) if type(a) is _ndarray and type(c) is not _ndarray else c
+
+
 def find_needed(task):
     """The nodes that have to run for the gradients that a task wants, those at which it ends not included. None: all of them."""
     needed = set(task.only or ())
@@ -181,7 +187,7 @@ def _drain(task, roots):
             if slots is None:
                 slots = buffers[n] = [None] * (n.outputs if type(n.outputs) is int else len(n.result_meta))
             if g is not None:
-                slots[nr] = g if slots[nr] is None else slots[nr] + g
+                slots[nr] = g if slots[nr] is None else total(slots[nr], g)
         elif n not in buffers:
             if not left and n.seq == LAST:
                 shared = tensors or g is grad or g is None or g.base is not None
@@ -199,10 +205,8 @@ def _drain(task, roots):
             elif n in owned:
                 old += g
             else:
-                g = old + g
+                g = total(old, g)
                 if not tensors:
-                    if type(g) is not _ndarray:
-                        g = _device.xp(old).asarray(g)
                     owned.add(n)
                 buffers[n] = g
         if left:
@@ -393,6 +397,9 @@ def accumulate(variable: Tensor, g, shared):
                 like = _device.xp(g).empty_like(own)
                 like[...] = g
                 variable._grad = wrap(like)
+        elif old._array.shape != g.shape:
+            raise RuntimeError(f"a gradient of shape {g.shape} cannot be added to .grad of shape {old._array.shape}; the tensor's data was "
+                               f"replaced: set .grad to None first")
         elif type(old._array) is not _ndarray or old._array.flags.writeable:
             target = old._array
             target += g

@@ -51,6 +51,8 @@ class Packed:
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}")
         if t._counter is self.counter and _writes_since(self.counter, saved_at):
             raise _modified(node, what, self.shape, self.dtype, self.counter.visible(), saved_at)
+        if t._array.shape != self.shape:
+            raise RuntimeError(f"the unpack hook gave a tensor of shape {t._array.shape} for one of shape {self.shape}")
         out = wrap(t._array)
         out._counter = version(t)
         node, out._nr = self.edge
@@ -118,6 +120,8 @@ def saved_result(node, name, nr):
 
 def own_result(node, array, nr, counter):
     """A Tensor over a node's saved result, as differentiable as the result that the user holds."""
+    if node._rare is not None and node._rare.result_of is not None:
+        node, nr = node._rare.result_of, 0
     t = wrap(array)
     t._counter = counter
     t._node, t._nr, t._requires = node, nr, True

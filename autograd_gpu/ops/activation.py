@@ -7,10 +7,10 @@ import numpy as np
 
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor
-from autograd_gpu.ops.elementwise import beside, held, refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
+from autograd_gpu.ops.operands import beside, check_number, fitted, of_tensors, refuse
 from autograd_gpu.ops.runtime import promote_all
 
 # --------------------------------------------------------------------------------------------------------------- choosing
@@ -50,9 +50,7 @@ def masked_fill(self, mask, value: Number):
 
     Raises: RuntimeError for another mask or a value that self's dtype cannot hold. Reference: torch.masked_fill.
     """
-    if isinstance(value, complex) and self.dtype.kind != "c":
-        raise RuntimeError(f"masked_fill: value {value} cannot be converted to type {_dtype.of(self.dtype)} without overflow")
-    return F.masked_fill_tensor(self, mask, np.asarray(value).astype(self.dtype))
+    return F.masked_fill_tensor(self, mask, np.asarray(fitted("masked_fill", value, self.dtype), self.dtype))
 
 masked_fill.vjp(self=lambda grad, mask: F.where(mask, 0, grad))
 
@@ -72,7 +70,7 @@ def masked_fill_tensor(self, mask, value):
 masked_fill_tensor.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
 
 
-@elementwise(cuda="max(self, other)")
+@elementwise(cuda="max(self, other)", divert=of_tensors("maximum"))
 def maximum(self, other):
     """The larger element, NaN if either is. Reference: torch.maximum."""
     refuse("maximum", self, "c")
@@ -82,7 +80,7 @@ maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self
             other=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)))
 
 
-@elementwise(cuda="min(self, other)")
+@elementwise(cuda="min(self, other)", divert=of_tensors("minimum"))
 def minimum(self, other):
     """The smaller element, NaN if either is. Reference: torch.minimum."""
     refuse("minimum", self, "c")
@@ -92,7 +90,7 @@ minimum.vjp(self=lambda grad, self, other: F.where(self > other, 0, F.where(self
             other=lambda grad, self, other: F.where(self < other, 0, F.where(self == other, grad / 2, grad)))
 
 
-@elementwise(cuda="fmax(self, other)", inplace=False)
+@elementwise(cuda="fmax(self, other)", inplace=False, divert=of_tensors("fmax"))
 def fmax(self, other):
     """The larger element, the other one where one is NaN. Reference: torch.fmax."""
     refuse("fmax", self, "c")
@@ -102,7 +100,7 @@ fmax.vjp(self=lambda grad, self, other: F.where((self >= other) | F.isnan(other)
          other=lambda grad, self, other: F.where((self >= other) | F.isnan(other), 0, grad))
 
 
-@elementwise(cuda="fmin(self, other)", inplace=False)
+@elementwise(cuda="fmin(self, other)", inplace=False, divert=of_tensors("fmin"))
 def fmin(self, other):
     """The smaller element, the other one where one is NaN. Reference: torch.fmin."""
     refuse("fmin", self, "c")
@@ -114,15 +112,19 @@ fmin.vjp(self=lambda grad, self, other: F.where((self <= other) | F.isnan(other)
 
 # --------------------------------------------------------------------------------------------------------------- clamping
 
+_PLAIN = (float, int, type(None))            # bounds that need no look
+
+
 def _bounded(name, array, bound):
     """An array in the dtype that it has beside a bound, and the bound in it. Raises RuntimeError where either is complex."""
     refuse(name, array, "c")
     if bound is None:
         return array, None
+    bound = check_number(name, "min or max", bound)
     if isinstance(bound, complex):
         raise RuntimeError(f"{name}: complex numbers have no order: the bound {bound} cannot be converted to {_dtype.of(array.dtype)}")
     array = beside(array, bound)
-    return array, held(bound, array)
+    return array, fitted(name, bound, array.dtype) if array.dtype.kind in "iu" else bound
 
 
 @elementwise(node="ClampBackward1", divert={"isinstance(min, Tensor) or isinstance(max, Tensor)": "clamp_mixed"})
@@ -133,7 +135,7 @@ def clamp(self, min: Number | None = None, max: Number | None = None):
     """
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
-    if self.dtype.kind != "f" or isinstance(min, complex) or isinstance(max, complex):
+    if self.dtype.kind != "f" or not (type(min) in _PLAIN and type(max) in _PLAIN):
         self, max = _bounded("clamp", self, max)
         self, min = _bounded("clamp", self, min)
     if min is not None:
@@ -201,7 +203,7 @@ def clamp_min(self, min: Number):
 clamp_min.vjp(self=lambda grad, self, min: F.where(self >= min, grad, 0))
 
 
-@elementwise(node="ClampMinBackward1", method=False, function=False)
+@elementwise(node="ClampMinBackward1", method=False, function=False, divert=of_tensors("clamp_min", second=None))
 def clamp_min_tensor(self, min):
     """clamp_min with a Tensor."""
     refuse("clamp_min", self, "c")
@@ -219,7 +221,7 @@ def clamp_max(self, max: Number):
 clamp_max.vjp(self=lambda grad, self, max: F.where(self <= max, grad, 0))
 
 
-@elementwise(node="ClampMaxBackward1", method=False, function=False)
+@elementwise(node="ClampMaxBackward1", method=False, function=False, divert=of_tensors("clamp_max", second=None))
 def clamp_max_tensor(self, max):
     """clamp_max with a Tensor."""
     refuse("clamp_max", self, "c")
@@ -237,9 +239,10 @@ def nan_to_num(self, nan: Number | None = None, posinf: Number | None = None, ne
     if self.dtype.kind == "c":
         return F.complex(F.nan_to_num(self.real, nan, posinf, neginf), F.nan_to_num(self.imag, nan, posinf, neginf))
     largest = _dtype.finfo(self.dtype).max
-    out = np.where(np.isnan(self), 0.0 if nan is None else nan, self)
-    out = np.where(self == np.inf, largest if posinf is None else posinf, out)
-    return np.where(self == -np.inf, -largest if neginf is None else neginf, out)
+    of = self.dtype.type                     # NumPy would promote bfloat16 beside a Python number
+    out = np.where(np.isnan(self), of(0.0 if nan is None else nan), self)
+    out = np.where(self == np.inf, of(largest if posinf is None else posinf), out)
+    return np.where(self == -np.inf, of(-largest if neginf is None else neginf), out)
 
 nan_to_num.vjp(self=lambda grad, self: F.where(F.isfinite(self), grad, 0))
 
@@ -258,7 +261,8 @@ sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
 def relu(self):
     """self where it is positive, else 0. Reference: torch.relu."""
     if self.dtype.kind in "bc":
-        raise RuntimeError(f"relu: not supported for {_dtype.of(self.dtype)} inputs")
+        kind = NotImplementedError if self.dtype.kind == "c" else RuntimeError
+        raise kind(f"relu: not supported for {_dtype.of(self.dtype)} inputs: convert them first, with .to(dtype)")
     return np.maximum(self, 0)
 
 relu.vjp(self=lambda grad, result: F.where(result <= 0, 0, grad))
@@ -267,6 +271,7 @@ relu.vjp(self=lambda grad, result: F.where(result <= 0, 0, grad))
 @elementwise(method=False, function=False)
 def leaky_relu(self, negative_slope: Number = 0.01):
     """self where it is positive, else negative_slope * self. Reference: torch.nn.functional.leaky_relu."""
+    negative_slope = check_number("leaky_relu", "negative_slope", negative_slope)
     refuse("leaky_relu", self, "biuc")
     return np.where(self > 0, self, self * negative_slope)
 
@@ -277,6 +282,7 @@ leaky_relu.vjp(self=lambda grad, self, negative_slope: F.where(self > 0, grad, g
 def elu(self, alpha: Number = 1.0, scale: Number = 1, input_scale: Number = 1):
     """scale * (self, or alpha * (exp(input_scale * self) - 1) where self is negative). Reference: torch.nn.functional.elu."""
     refuse("elu", self, "biuc")
+    alpha, scale, input_scale = [check_number("elu", "alpha", x) for x in (alpha, scale, input_scale)]
     return np.where(self <= 0, np.expm1(np.minimum(self, 0) * input_scale) * (alpha * scale), self * scale)
 
 elu.vjp(self=lambda grad, self, alpha, scale, input_scale: F.where(
@@ -293,6 +299,7 @@ def selu(input):
 def celu(self, alpha: Number = 1.0):
     """elu, continuously differentiable for every alpha. Reference: torch.celu."""
     refuse("celu", self, "biuc")
+    alpha = check_number("celu", "alpha", alpha)
     if alpha == 0:
         raise RuntimeError("celu: ZeroDivisionError: alpha cannot be 0")
     return np.where(self <= 0, np.expm1(np.minimum(self, 0) / alpha) * alpha, self)
@@ -351,6 +358,7 @@ def mish_slope(self, t):
 def softplus(self, beta: Number = 1, threshold: Number = 20):
     """log(1 + exp(beta * self)) / beta, or self where beta * self is above threshold. Reference: torch.nn.functional.softplus."""
     refuse("softplus", self, "biuc")
+    beta, threshold = check_number("softplus", "beta", beta), check_number("softplus", "threshold", threshold)
     scaled = self * beta
     return np.where(scaled > threshold, self, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
 
@@ -372,6 +380,8 @@ def hardtanh(self, min_val: Number = -1.0, max_val: Number = 1.0):
     refuse("hardtanh", self, "bc")
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if self.dtype.kind == "u" and min_val < 0:
+        raise RuntimeError(f"hardtanh: cannot be computed on an unsigned dtype with negative limits, got {min_val}")
     return np.minimum(np.maximum(self, min_val), max_val).astype(self.dtype, copy=False)
 
 hardtanh.vjp(self=lambda grad, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, grad))
@@ -405,6 +415,7 @@ hardswish.vjp(self=lambda grad, self: F.where(self <= -3, 0, F.where(self < 3, g
 def hardshrink(self, lambd: Number = 0.5):
     """self beyond lambd from 0, else 0. Reference: torch.nn.functional.hardshrink."""
     refuse("hardshrink", self, "biuc")
+    lambd = check_number("hardshrink", "lambd", lambd)
     return np.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
 
 hardshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, grad))
@@ -414,6 +425,7 @@ hardshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <
 def softshrink(self, lambd: Number = 0.5):
     """self moved towards 0 by lambd. Reference: torch.nn.functional.softshrink."""
     refuse("softshrink", self, "biuc")
+    lambd = check_number("softshrink", "lambd", lambd)
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}")
     return np.where(self > lambd, self - lambd, np.where(self < -lambd, self + lambd, self * 0))
@@ -424,6 +436,8 @@ softshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <
 @elementwise(method=False)
 def threshold(self, threshold: Number, value: Number):
     """self above a threshold, else value. Reference: torch.nn.functional.threshold."""
+    check_number("threshold", "threshold", threshold)
+    check_number("threshold", "value", value)
     refuse("threshold", self, "bc")
     return np.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
 

@@ -3,26 +3,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor
-from autograd_gpu.ops.elementwise import refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise
+from autograd_gpu.ops.operands import of_tensors, refuse
 
 # ------------------------------------------------------------------------------------------------------------- comparison
 
-@elementwise(cuda="self == other")
+@elementwise(cuda="self == other", divert=of_tensors("eq", second=None))
 def eq(self, other):
     """Whether the elements are equal. Reference: torch.eq."""
     return np.equal(self, other)
 
 
-@elementwise(cuda="self != other")
+@elementwise(cuda="self != other", divert=of_tensors("ne", second=None))
 def ne(self, other):
     """Whether the elements differ. Reference: torch.ne."""
     return np.not_equal(self, other)
 
 
-@elementwise(cuda="self < other")
+@elementwise(cuda="self < other", divert=of_tensors("lt", second=None))
 def lt(self, other):
     """Whether self is less. Reference: torch.lt."""
     if self.dtype.kind == "c":
@@ -30,7 +31,7 @@ def lt(self, other):
     return np.less(self, other)
 
 
-@elementwise(cuda="self <= other")
+@elementwise(cuda="self <= other", divert=of_tensors("le", second=None))
 def le(self, other):
     """Whether self is less or equal. Reference: torch.le."""
     if self.dtype.kind == "c":
@@ -38,7 +39,7 @@ def le(self, other):
     return np.less_equal(self, other)
 
 
-@elementwise(cuda="self > other")
+@elementwise(cuda="self > other", divert=of_tensors("gt", second=None))
 def gt(self, other):
     """Whether self is greater. Reference: torch.gt."""
     if self.dtype.kind == "c":
@@ -46,7 +47,7 @@ def gt(self, other):
     return np.greater(self, other)
 
 
-@elementwise(cuda="self >= other")
+@elementwise(cuda="self >= other", divert=of_tensors("ge", second=None))
 def ge(self, other):
     """Whether self is greater or equal. Reference: torch.ge."""
     if self.dtype.kind == "c":
@@ -184,19 +185,19 @@ def signbit(self):
 
 # ------------------------------------------------------------------------------------------------------------------ logic
 
-@elementwise()
+@elementwise(divert=of_tensors("logical_and"))
 def logical_and(self, other):
     """Whether both elements are true. Reference: torch.logical_and."""
     return np.logical_and(self, other)
 
 
-@elementwise()
+@elementwise(divert=of_tensors("logical_or"))
 def logical_or(self, other):
     """Whether at least one element is true. Reference: torch.logical_or."""
     return np.logical_or(self, other)
 
 
-@elementwise()
+@elementwise(divert=of_tensors("logical_xor"))
 def logical_xor(self, other):
     """Whether exactly one element is true. Reference: torch.logical_xor."""
     return np.logical_xor(self, other)
@@ -237,18 +238,26 @@ def bitwise_not(self):
 @elementwise()
 def bitwise_left_shift(self, other):
     """self times 2 to the power of other. Reference: torch.bitwise_left_shift."""
+    refuse("bitwise_left_shift", self, "bfcV")
     return np.left_shift(self, other)
 
 
 @elementwise()
 def bitwise_right_shift(self, other):
     """self divided by 2 to the power of other, rounded down. Reference: torch.bitwise_right_shift."""
+    refuse("bitwise_right_shift", self, "bfcV")
     return np.right_shift(self, other)
 
 
-@elementwise(node="torch::autograd::NotImplemented")
+@elementwise(node="torch::autograd::NotImplemented", promote=[], divert=of_tensors("heaviside", second="values"))
 def heaviside(self, values):
-    """0 where self is negative, 1 where it is positive, values where it is 0. Reference: torch.heaviside."""
+    """0 where self is negative, 1 where it is positive, values where it is 0.
+
+    Raises: RuntimeError for operands of different dtypes and for complex. Reference: torch.heaviside.
+    """
+    if self.dtype != values.dtype:
+        raise RuntimeError(f"heaviside: not available for tensors with different dtypes, got {_dtype.of(self.dtype)} and "
+                           f"{_dtype.of(values.dtype)}: convert one of them, with .to(dtype)")
     refuse("heaviside", self, "c")
     return np.where(self == 0, values, np.greater(self, 0).astype(self.dtype))
 

@@ -317,7 +317,7 @@ def _run_body(text, op):
 def _wrap_outputs(text, op):
     """Results: Tensors over what the body returned, as yet without history."""
     if op.aux:
-        text(", ".join(["data", *(f"s_{a}" for a in op.aux)]) + " = data")
+        text(", ".join(["data", *(f"s_{a}" for a in op.aux)]) + " = with_aux(op, data)")
     if op.outputs == "list":
         text("outs = [wrap(d) for d in data]")
         if op.is_view:
@@ -386,8 +386,8 @@ def _record(text, op, on_cuda):
                 if op.differentiable[i]:
                     text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
         text("if mode == 2: rare(node, local.state)")
-    if op.outputs == 1:
-        text("else: out._node = None; out._nr = 0; out._requires = False")
+    if op.outputs == 1:                      # a view made while nothing is recorded requires what its base does, and is a leaf
+        text(f"else: out._node = None; out._nr = 0; out._requires = {'input._requires' if op.is_view else 'False'}")
 
 
 def _record_edges(text, op):

@@ -88,6 +88,8 @@ def to(input, *args, dtype=None, device=None, other=None, non_blocking=False, co
 @composite(function=False)
 def type_as(input, other):
     """input in other's dtype, on its device. Reference: torch.Tensor.type_as."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"type_as(): argument 'other' must be Tensor, not {type(other).__name__}")
     return F.to(input, other)
 
 

@@ -14,6 +14,7 @@ from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.grad_mode import run_apart
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.op import op
+from autograd_gpu.ops.operands import fitted
 
 FUNCTIONS: dict[str, Callable] = {}
 METHODS: dict[str, Callable] = {}
@@ -320,15 +321,21 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, layo
 def _filling(name, value, dtype):
     """A number as a scalar of a dtype, or of its own."""
     if isinstance(value, Tensor) and not value._array.ndim:
-        value = value._array.item() if dtype is not None else value._array[()]
+        value = value._array.item()
+    if isinstance(value, np.generic):
+        value = value.item()
     if not isinstance(value, (bool, int, float, complex, np.generic)):
         raise TypeError(f"{name}(): argument 'fill_value' must be a number, not {type(value).__name__}")
-    return array_of(value, dtype)[()]
+    wanted = array_of(value)[()].dtype if dtype is None and not isinstance(value, int) else _dtype.to_numpy(
+        dtype or (bool if isinstance(value, bool) else int))
+    return run_apart(np.asarray(fitted(name, value, wanted)).astype, wanted)[()]
 
 
 def _number(name, argument, value):
     if isinstance(value, Tensor) and value._array.size == 1 or isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Tensor):
+        raise RuntimeError(f"{name}: expected a 0-dimensional tensor for {argument}, but got {value.ndim} dimension(s)")
     if not isinstance(value, (int, float, complex)):
         raise TypeError(f"{name}(): argument '{argument}' must be Number, not {type(value).__name__}")
     return value

@@ -9,40 +9,17 @@ import numpy as np
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, view
-
-# A Python number that is not converted to a Tensor: what the ops with a number as second operand take without a detour.
-NOT_NUMBER = "type({0}) is not int and type({0}) is not float and type({0}) is not complex"
-
-
-def beside(array, number):
-    """An array in the dtype that it has in an operation with a Python number of a higher category."""
-    kind = array.dtype.kind
-    if kind not in "biu" or (kind != "b" and isinstance(number, int)):
-        return array
-    if isinstance(number, int):
-        return array if isinstance(number, bool) else array.astype(np.int64)
-    return array.astype(_dtype.default() if isinstance(number, float) else np.result_type(_dtype.default(), np.complex64))
-
-
-def held(number, array):
-    """A number as an array of unsigned integers holds it: negative ones wrap around, as in PyTorch."""
-    if array.dtype.kind != "u" or not isinstance(number, int):
-        return number
-    return number % (1 << 8 * array.itemsize)
+from autograd_gpu.ops.operands import NOT_NUMBER, beside, check_number, held, of_tensors, refuse
 
 
 def _check_alpha(name, factor, array):
-    """Raises RuntimeError for a factor that the operands' dtype cannot hold."""
+    """A factor as Python's number. Raises RuntimeError for one that the operands' dtype cannot hold, TypeError for what is no number."""
+    factor = check_number(name, "alpha" if name in ("add", "sub", "rsub") else "weight" if name == "lerp" else "value", factor)
     level = "b" if isinstance(factor, int) else "f" if isinstance(factor, float) else "c"
     if level != "b" and _dtype.category(array.dtype) in ("bi" if level == "f" else "bif"):
         raise RuntimeError(f"{name}: For {_dtype.of(array.dtype)} tensors the factor must not be a {type(factor).__name__}, got "
                            f"{factor}: convert the tensors, or scale one of them first")
-
-
-def refuse(name, array, kinds):
-    """Raises NotImplementedError for dtypes that PyTorch has no such op for."""
-    if array.dtype.kind in kinds:
-        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
+    return factor
 
 
 def _by_zero(name):
@@ -92,7 +69,7 @@ add.vjp(self=lambda grad: grad, other=lambda grad: grad)
 @elementwise(node="AddBackward0", method=False, function=False)
 def add_scaled(self, other, *, alpha: Number = 1):
     """self + alpha * other where alpha is not 1."""
-    _check_alpha("add", alpha, self)
+    alpha = _check_alpha("add", alpha, self)
     return (self + held(alpha, self) * other).astype(self.dtype, copy=False)
 
 add_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, alpha))
@@ -109,7 +86,7 @@ sub.vjp(self=lambda grad: grad, other=lambda grad: -grad)
 @elementwise(node="SubBackward0", method=False, function=False)
 def sub_scaled(self, other, *, alpha: Number = 1):
     """self - alpha * other where alpha is not 1."""
-    _check_alpha("sub", alpha, self)
+    alpha = _check_alpha("sub", alpha, self)
     return np.subtract(self, held(alpha, self) * other)
 
 sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, -alpha))
@@ -125,10 +102,10 @@ def rsub(self, other: Number, *, alpha: Number = 1):
 rsub.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha))
 
 
-@elementwise(node="RsubBackward0", inplace=False, method=False, function=False)
+@elementwise(node="RsubBackward0", inplace=False, method=False, function=False, divert=of_tensors("rsub", second=None))
 def rsub_tensors(self, other, *, alpha: Number = 1):
     """other - alpha * self for Tensors."""
-    _check_alpha("rsub", alpha, self)
+    alpha = _check_alpha("rsub", alpha, self)
     return np.subtract(other, self if alpha == 1 else held(alpha, self) * self)
 
 rsub_tensors.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha), other=lambda grad: grad)
@@ -223,9 +200,10 @@ def remainder(self, other: Number):
     """What a division rounded down leaves, with the divisor's sign. Raises RuntimeError for integer 0. Reference: torch.remainder."""
     self = beside(self, other)
     refuse("remainder", self, "bc")
+    other = held(other, self)
     if self.dtype.kind in "iu" and other == 0:
         raise _by_zero("remainder")
-    return np.remainder(self, held(other, self))
+    return np.remainder(self, other)
 
 remainder.vjp(self=lambda grad: grad)
 
@@ -238,7 +216,8 @@ def remainder_tensors(self, other):
     return np.remainder(self, other)
 
 remainder_tensors.vjp(self=lambda grad: grad,
-                      other=lambda grad, self, other: -grad * F.div_rounded(self, other, rounding_mode="floor"))
+                      other=lambda grad, self, other: -grad * F.div_rounded(F.alike(self, grad), F.alike(other, grad),
+                                                                            rounding_mode="floor"))
 
 
 @composite(method=False, function=False)
@@ -252,21 +231,24 @@ def fmod(self, other: Number):
     """What a division rounded towards zero leaves, with self's sign. Raises RuntimeError for an integer 0. Reference: torch.fmod."""
     self = beside(self, other)
     refuse("fmod", self, "bc")
+    other = held(other, self)
     if self.dtype.kind in "iu" and other == 0:
         raise _by_zero("fmod")
-    return np.fmod(self, held(other, self))
+    return np.fmod(self, other)
 
 fmod.vjp(self=lambda grad: grad)
 
 
-@elementwise(node="FmodBackward1", method=False, function=False)
+@elementwise(node="FmodBackward1", method=False, function=False, divert=of_tensors("fmod", second=None))
 def fmod_tensors(self, other):
     """fmod of Tensors."""
     refuse("fmod", self, "bc")
     _check_divisor("fmod", other)
     return np.fmod(self, other)
 
-fmod_tensors.vjp(self=lambda grad: grad, other=lambda grad, self, other: -grad * F.div_rounded(self, other, rounding_mode="trunc"))
+fmod_tensors.vjp(self=lambda grad: grad,
+                 other=lambda grad, self, other: -grad * F.div_rounded(F.alike(self, grad), F.alike(other, grad),
+                                                                       rounding_mode="trunc"))
 
 
 @elementwise(cuda="-self")
@@ -325,7 +307,9 @@ sign.vjp(self=lambda grad: F.no_gradient(grad))
 @elementwise()
 def sgn(self):
     """self / |self|, and 0 at 0. Reference: torch.sgn."""
-    return np.sign(self) if self.dtype.kind == "c" else F.sign(self)
+    if self.dtype.kind != "c":
+        return F.sign(self)
+    return np.where(self == 0, self.dtype.type(0), self / np.absolute(self))
 
 sgn.vjp(self=lambda grad, self, result: F.sgn_grad(grad, self, result))
 
@@ -339,32 +323,47 @@ def sgn_grad(grad, self, result):
     return F.where(self == 0, 0, along / F.abs(self))
 
 
-@elementwise()
+@elementwise(to_float=True, divert=of_tensors("copysign", second=None))
 def copysign(self, other):
     """|self| with other's sign; integers become the default float. Reference: torch.copysign."""
-    if self.dtype.kind in "biu":
-        self, other = self.astype(_dtype.default()), other.astype(_dtype.default())
     return np.copysign(self, other)
 
-copysign.vjp(self=lambda grad, self, result: F.where(self == 0, 0, grad * (F.sign(self) * F.sign(result))),
+copysign.vjp(self=lambda grad, self, result: F.where(self == 0, 0, grad * (result / F.nonzeros(self))),
              other=lambda grad: F.no_gradient(grad))
 
 
 # --------------------------------------------------------------------------------------------- several operations in one
 
-@elementwise(divert={"isinstance(weight, Tensor)": "lerp_tensors"})
+def _check_end(self, end):
+    """Raises RuntimeError unless both ends are of one dtype."""
+    if self.dtype != end.dtype:
+        raise RuntimeError(f"lerp: expected dtype {_dtype.of(self.dtype)} for `end` but got dtype {_dtype.of(end.dtype)}: convert it, "
+                           f"with .to(dtype)")
+
+
+@elementwise(promote=[], divert={"isinstance(weight, Tensor)": "lerp_tensors"})
 def lerp(self, end, weight: Number):
-    """self + weight * (end - self), exact at both ends. Reference: torch.lerp."""
+    """self + weight * (end - self), exact at both ends.
+
+    Raises: RuntimeError for ends of different dtypes, NotImplementedError for integers. Reference: torch.lerp.
+    """
+    _check_end(self, end)
     refuse("lerp", self, "biu")
-    _check_alpha("lerp", weight, self)
+    weight = _check_alpha("lerp", weight, self)
     return self + weight * (end - self) if (weight * weight.conjugate()).real < 0.25 else end - (end - self) * (1 - weight)
 
 lerp.vjp(self=lambda grad, weight: F.times_conj(grad, 1 - weight), end=lambda grad, weight: F.times_conj(grad, weight))
 
 
-@elementwise(node="LerpBackward1", method=False, function=False)
+@elementwise(node="LerpBackward1", promote=[], method=False, function=False)
 def lerp_tensors(self, end, weight):
     """lerp with a Tensor as the weight."""
+    _check_end(self, end)
+    if self.dtype != weight.dtype:
+        if weight.ndim:
+            raise RuntimeError(f"lerp: expected dtype {_dtype.of(self.dtype)} for `weight` but got dtype {_dtype.of(weight.dtype)}: "
+                               f"convert it, with .to(dtype)")
+        weight = weight.astype(self.dtype)
     refuse("lerp", self, "biu")
     return np.where(np.absolute(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
 
@@ -374,8 +373,10 @@ lerp_tensors.vjp(self=lambda grad, weight: grad * F.conj(1 - weight), end=lambda
 
 @elementwise()
 def addcmul(self, tensor1, tensor2, *, value: Number = 1):
-    """self + value * tensor1 * tensor2. Raises RuntimeError for a fractional value with integers. Reference: torch.addcmul."""
-    _check_alpha("addcmul", value, self)
+    """self + value * tensor1 * tensor2; with integers value loses its fraction. Reference: torch.addcmul."""
+    if self.dtype.kind in "iu" and isinstance(value, (float, np.floating)):
+        value = int(value)
+    value = _check_alpha("addcmul", value, self)
     return self + held(value, self) * tensor1 * tensor2
 
 addcmul.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad * F.conj(tensor2), value),
@@ -388,7 +389,7 @@ def addcdiv(self, tensor1, tensor2, *, value: Number = 1):
     if self.dtype.kind in "biu":
         raise RuntimeError(f"addcdiv: Integer division with addcdiv is not supported, got {_dtype.of(self.dtype)}: convert the "
                            f"tensors to a floating dtype, or use self + value * torch.trunc(tensor1 / tensor2)")
-    _check_alpha("addcdiv", value, self)
+    value = _check_alpha("addcdiv", value, self)
     return self + value * (tensor1 / tensor2)
 
 addcdiv.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad / F.conj(tensor2), value),
@@ -535,11 +536,17 @@ def imag(input):
     return F.select(F.view_as_real(input), -1, 1)
 
 
-@elementwise(method=False, inplace=False)
+def _check_parts(name, a, b):
+    """Raises RuntimeError unless both parts of a complex number are of one floating dtype."""
+    if a.dtype.kind != "f" or a.dtype != b.dtype:
+        raise RuntimeError(f"{name}: Expected both inputs to be Half, Float or Double tensors of one dtype, but got "
+                           f"{_dtype.of(a.dtype)} and {_dtype.of(b.dtype)}: convert one of them, with .to(dtype)")
+
+
+@elementwise(method=False, inplace=False, promote=[], divert=of_tensors("complex", "real", "imag"))
 def complex(real, imag):
-    """real + imag * i. Reference: torch.complex."""
-    if real.dtype.kind != "f":
-        raise RuntimeError(f"complex: Expected both inputs to be Half, Float or Double tensors but got {_dtype.of(real.dtype)}")
+    """real + imag * i. Raises RuntimeError unless both are of one floating dtype. Reference: torch.complex."""
+    _check_parts("complex", real, imag)
     real, imag = np.broadcast_arrays(real, imag)
     out = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
     out.real, out.imag = real, imag
@@ -548,9 +555,10 @@ def complex(real, imag):
 complex.vjp(real=lambda grad: F.real(grad), imag=lambda grad: F.imag(grad))
 
 
-@elementwise(method=False, inplace=False)
+@elementwise(method=False, inplace=False, promote=[], divert=of_tensors("polar", "abs", "angle"))
 def polar(abs, angle):
-    """The complex number of a radius and an angle. Reference: torch.polar."""
+    """The complex number of a radius and an angle; errors as complex. Reference: torch.polar."""
+    _check_parts("polar", abs, angle)
     return F.complex(abs * np.cos(angle), abs * np.sin(angle))
 
 polar.vjp(abs=lambda grad, angle: F.real(grad * F.conj(F.complex(F.cos(angle), F.sin(angle)))),

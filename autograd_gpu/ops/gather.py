@@ -8,6 +8,7 @@ from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import fitted
 from autograd_gpu.ops.shape import ALL, numpy, wrap_dim
 
 # --------------------------------------------------------------------------------------------------------- along one dimension
@@ -119,6 +120,7 @@ def gather_to(grad, dim, index, shape):
 @op(method=False, function=False, node="ScatterBackward1")
 def scatter_number(self, dim: int, index, value: Number):
     """A copy with a number at an index along a dimension."""
+    value = fitted("scatter", value, self.dtype)
     out = self.copy()
     x, d, i, _ = _check_along("scatter", out, dim, index)
     if i.size:
@@ -231,6 +233,8 @@ def _check_vector(name, self, dim, index):
         raise IndexError(f"{name}(): Index is supposed to be a vector, got {index.ndim} dimensions")
     _check_integer(name, index)
     x, i = self if self.ndim else self.reshape((1,)), index if index.ndim else index.reshape((1,))
+    if not self.ndim and i.size != 1 and name == "index_select":
+        raise RuntimeError(f"{name}(): Index to a 0-d tensor can have only 1 value, got {i.size}")
     wrong = _outside(i, x.shape[d])
     if wrong is not None:
         raise IndexError(f"{name}(): index {wrong} out of range in self, whose dimension {dim} has size {x.shape[d]}")
@@ -296,6 +300,8 @@ index_copy.vjp(self=lambda grad, dim, index: F.index_fill_number(grad, dim, inde
 @op(method=False, function=False, node="IndexFillBackward0")
 def index_fill_number(self, dim: int, index, value: Number):
     """A copy with a number at a vector of indices."""
+    if not hasattr(value, "ndim"):
+        value = fitted("index_fill", value, self.dtype)
     d, x, i = _check_vector("index_fill", self, dim, index)
     out = x.copy()
     out[(ALL,) * d + (i,)] = value

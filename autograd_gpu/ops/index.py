@@ -9,6 +9,7 @@ from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import fitted
 from autograd_gpu.ops.runtime import run_apart
 from autograd_gpu.ops.shape import ALL, numpy
 
@@ -78,7 +79,10 @@ def _key(indices, places):
 @op(method=False, function=False)
 def index(self, indices: Sequence[Tensor], places: Dims):
     """The elements at index tensors or masks, which stand at `places` among full slices."""
-    return self[_key(indices, places)] if places != (0,) else self[indices[0]]
+    try:
+        return self[_key(indices, places)] if places != (0,) else self[indices[0]]
+    except IndexError as error:
+        raise IndexError(f"x[key]: {str(error).replace('axis', 'dimension')}: x has the shape {self.shape}") from None
 
 index.vjp(self=lambda grad, indices, places, self_shape: F.index_backward(grad, indices, places, self_shape))
 
@@ -111,6 +115,8 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
             F.accumulate(out, key, values)
         else:
             out[key] = values
+    except IndexError as error:
+        raise IndexError(f"index_put: {str(error).replace('axis', 'dimension')}: the tensor has the shape {self.shape}") from None
     except ValueError as error:
         raise RuntimeError(f"index_put: shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to the "
                            "indexing "
@@ -279,8 +285,8 @@ def setitem(input, key, value):
     part, indices, places = _basic(input, key)
     dtype = part._array.dtype
     if not isinstance(value, Tensor):
-        if isinstance(value, complex) and dtype.kind != "c":
-            raise RuntimeError(f"value cannot be converted to type {_dtype.of(dtype)} without overflow: {value}")
+        if isinstance(value, (int, float, complex)):
+            value = run_apart(fitted, "setitem", value, dtype)
         if not isinstance(value, (int, float, complex, np.generic)) and not _device.is_array(value):
             raise TypeError(f"can't assign a {type(value).__name__} to a Tensor of {_dtype.of(dtype)}; give a number, a Tensor or an "
                             "array")
@@ -356,9 +362,7 @@ zero.vjp(self=lambda grad: F.zero(grad))
 @op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_tensor"})
 def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
-    if isinstance(value, complex) and self.dtype.kind != "c":
-        raise RuntimeError(f"fill: value cannot be converted to dtype {_dtype.of(self.dtype)} without overflow: {value}")
-    return np.full(self.shape, value, self.dtype)
+    return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)
 
 fill.vjp(self=lambda grad: F.zero(grad))
 

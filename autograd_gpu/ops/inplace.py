@@ -14,37 +14,49 @@ from autograd_gpu.engine.grad_mode import local, quiet_run
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
-from autograd_gpu.ops.views import refresh, set_history, several_results
+from autograd_gpu.ops.views import overwritten, refresh, set_history, several_results
+
+_REPEATABLE = ("fill_", "zero_")             # leave the same value whatever order elements that share memory are written in
 
 
-def check_writable(t: Tensor, name: str) -> None:
-    """Raises RuntimeError where autograd or the memory does not allow a write into t."""
+def check_writable(t: Tensor, name: str, others=()) -> bool:
+    """Whether autograd has to record a write into t from the tensors among `others`.
+
+    Raises: RuntimeError where autograd or the memory does not allow the write.
+    """
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(t).__name__}")
     if t._view is not None:
         refresh(t)
-    if local.state.enabled:
-        if t._requires and t._node is None:
-            raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Write under "
-                               f"torch.no_grad(), or to a result computed from it")
-        view = t._view
-        if view is not None:
-            if view.base._requires and view.base._node is None:
-                raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
-                                   f"Write under torch.no_grad(), or to a result computed from the leaf")
-            if view.base._requires and not t._requires:
-                raise RuntimeError(f"{name}: a view was created in no_grad mode and is being modified inplace with grad mode enabled: its "
-                                   f"base has a history that would miss the write. Write under torch.no_grad(), or take the view again")
-            if t._requires and several_results(view):
-                raise RuntimeError(f"{name}: Output {t._nr} of {t._node.name()} is a view and is being modified inplace. It comes from a "
-                                   f"function that returns multiple views, whose gradients could no longer be told apart: "
-                                   f"write to a clone()")
+    tracked = local.state.enabled and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
+    if tracked:
+        _check_history(t, name)
     array = t._array
-    if array.size and any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+    if array.size and name not in _REPEATABLE and any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)]):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
         raise RuntimeError(f"{name}: the tensor's NumPy array is read-only; clone() it first")
+    return tracked
+
+
+def _check_history(t, name):
+    """Raises RuntimeError where the write would have to be recorded and cannot be."""
+    view = t._view
+    if view is not None:
+        base = view.base
+        if t._requires and base._node is None:
+            raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. Write under "
+                               f"torch.no_grad(), or to a result computed from the leaf")
+        if base._requires and t._node is None:
+            raise RuntimeError(f"{name}: a view was created in no_grad mode and is being modified inplace with grad mode enabled: its base "
+                               f"has a history that would miss the write. Write under torch.no_grad(), or take the view again")
+        if several_results(view):
+            raise RuntimeError(f"{name}: a view that comes with others from a function that returns multiple views is being modified "
+                               f"inplace; their gradients could no longer be told apart: write to a clone()")
+    if t._requires and t._node is None:
+        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Write under "
+                           f"torch.no_grad(), or to a result computed from it")
 
 
 def written(t: Tensor, data) -> None:
@@ -58,15 +70,14 @@ def inplace(op):
     """The in-place form of an op: op_(self, ...) -> self."""
     title = op.name + "_"
     keeps = _may_save_self(op)
+    no_derivative = getattr(op, "title", None) or "".join([word.capitalize() for word in op.name.split("_")]) + "Backward0"
     binary = isinstance(op, Op) and op.is_elementwise and len(op.promotes) == 2
 
     def function(input, *args, **kwargs):
-        check_writable(input, title)
-        recording = local.state.enabled
-        if binary and not recording and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
+        tracked = check_writable(input, title, (*args, *kwargs.values()))
+        if binary and not tracked and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
             return input
-        recording = recording and (input._requires or any([isinstance(t, Tensor) and t.requires_grad for t in (*args, *kwargs.values())]))
-        source = _source(input, recording and keeps)
+        source = _source(input, tracked and keeps)
         out = op.function(source, *args, **kwargs)
         data = out._array
         if data.shape != input._array.shape:
@@ -76,9 +87,12 @@ def inplace(op):
             raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
                                f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
         written(input, data)
-        if out._requires and out._node is not source._node:
-            _keep_result(input, out._node)
-            set_history(input, out._node, out._nr)
+        if tracked and _dtype.category(input._array.dtype) in "fc":
+            if not out._requires:
+                set_history(input, overwritten(source, no_derivative), 0)
+            elif out._node is not source._node:
+                _keep_result(input, out._node)
+                set_history(input, out._node, out._nr)
         return input
 
     function.__name__ = function.__qualname__ = title

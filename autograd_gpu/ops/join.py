@@ -26,13 +26,13 @@ def cat(tensors: Sequence[Tensor], dim: int = 0):
     else:
         try:
             return np.concatenate(tensors, dim)
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, TypeError):
             pass
     kept = [a for a in tensors if a.ndim != 1 or a.shape[0]] if any([a.shape == (0,) for a in tensors]) else tensors
     if not kept:
         wrap_dim(dim, 1, "cat")
         return np.zeros((0,), dtype)
-    d = wrap_dim(dim, kept[0].ndim, "cat")
+    d = wrap_dim(dim, kept[0].ndim, "cat") if kept[0].ndim else 0
     try:
         return np.concatenate(kept, d, dtype=dtype, casting="unsafe")
     except ValueError:
@@ -95,17 +95,24 @@ def _stack_gradients(needs, grad, dim):
     return F.unbind(grad, dim)
 
 
+def _given(name, tensors):
+    """The tensors as a tuple. Raises RuntimeError for none."""
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty list of Tensors")
+    return tuple(tensors)
+
+
 @composite(method=False)
 def hstack(tensors):
     """The tensors joined along their second dimension, 1-d ones along their only one. Reference: torch.hstack."""
-    tensors = F.atleast_1d(tuple(tensors))
+    tensors = F.atleast_1d(_given("hstack", tensors))
     return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
 @composite(method=False)
 def vstack(tensors):
     """The tensors, at least 2-d, joined along the first dimension. Reference: torch.vstack."""
-    return F.cat(F.atleast_2d(tuple(tensors)), 0)
+    return F.cat(F.atleast_2d(_given("vstack", tensors)), 0)
 
 
 @composite(method=False)
@@ -117,13 +124,13 @@ def row_stack(tensors):
 @composite(method=False)
 def dstack(tensors):
     """The tensors, at least 3-d, joined along the third dimension. Reference: torch.dstack."""
-    return F.cat(F.atleast_3d(tuple(tensors)), 2)
+    return F.cat(F.atleast_3d(_given("dstack", tensors)), 2)
 
 
 @composite(method=False)
 def column_stack(tensors):
     """1-d tensors as columns and matrices joined along the second dimension. Reference: torch.column_stack."""
-    return F.cat([F.reshape(t, (-1, 1)) if t.ndim < 2 else t for t in tensors], 1)
+    return F.cat([F.reshape(t, (-1, 1)) if t.ndim < 2 else t for t in _given("column_stack", tensors)], 1)
 
 
 @composite(method=False)

@@ -244,6 +244,8 @@ def tensordot(a, b, dims=2):
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > a.ndim or dims > b.ndim:
+            raise RuntimeError(f"tensordot expects dims <= the number of dimensions of both, {a.ndim} and {b.ndim}, but got dims={dims}")
         dims = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     left, right = [(d,) if isinstance(d, int) else d for d in dims]
     left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]

@@ -9,6 +9,7 @@ import numpy as np
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, op
+from autograd_gpu.ops.operands import refuse
 from autograd_gpu.ops.reduce import accumulator
 
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -236,12 +237,16 @@ def _fitting(name, weight, shape):
 @op(node="BinaryCrossEntropyWithLogitsBackward0", method=False, function=False)
 def binary_cross_entropy_with_logits_of(self, target, weight: Tensor | None, pos_weight: Tensor | None, reduction: int):
     """The cross entropy of sigmoid(self) and target without a sigmoid that underflows; weighted, reduced."""
-    x = self.astype(accumulator(self.dtype), copy=False)
+    refuse("binary_cross_entropy_with_logits", self, "biu")
+    own = self.dtype
+    for other in (target, weight, pos_weight):
+        own = own if other is None else _dtype.promote_numpy(own, other.dtype)
+    x = self.astype(accumulator(own), copy=False)
     other = np.log1p(np.exp(-np.abs(x))) + np.maximum(-x, 0)
     if pos_weight is not None:
         other = other * ((pos_weight - 1) * target + 1)
     each = (1 - target) * x + other
-    return F.reduced(each if weight is None else each * weight, reduction, self.dtype)
+    return F.reduced(each if weight is None else each * weight, reduction, own)
 
 binary_cross_entropy_with_logits_of.vjp(
     self=lambda grad, self, target, weight, pos_weight, reduction:
@@ -285,6 +290,8 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
     Raises: ValueError for another reduction. Reference: torch.nn.functional.kl_div.
     """
+    if input.dtype.kind != "f" or target.dtype.kind != "f":
+        raise RuntimeError(f"kl_div: Integral and complex inputs not supported, got {input.dtype} and {target.dtype}: convert them first")
     batch = reduction == "batchmean"
     code = _SUM if batch else _reduction("kl_div", reduction, size_average, reduce)
     each = F.exp(target) * (target - input) if log_target else F.xlogx(target) - target * input
@@ -369,7 +376,7 @@ def nll_loss_backward(grad_output, target, weight: Tensor | None, size: Size, re
     if w is not None:
         g = g * w.astype(g.dtype, copy=False)
     if reduction == _MEAN:
-        g = g / (safe.size if w is None else np.add.reduce(w, None, g.dtype))
+        g = g / safe.size if w is None else np.where(w == 0, g.dtype.type(0), g / np.add.reduce(w, None, g.dtype))
     if len(size) == 2:
         result = np.zeros(size, g.dtype)
         result[np.arange(safe.size), safe] = g
@@ -402,6 +409,10 @@ def _nll(input, target, weight, code, ignore_index):
     shape = input._array.shape
     classes = shape[0 if len(shape) == 1 else 1]
     expected = () if len(shape) == 1 else (shape[0], *shape[2:])
+    if len(shape) == 1 and target.ndim == 1 and target.shape[0] != 1:
+        raise ValueError(f"nll_loss: For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+    if len(shape) == 1 and target.ndim == 1:
+        target = F.reshape(target, ())
     if target._array.shape != expected:
         raise RuntimeError(f"nll_loss: Expected target size {list(expected)}, got {list(target.shape)}")
     if target._array.dtype not in (np.int64, np.uint8):

@@ -135,8 +135,10 @@ def linear(input, weight, bias=None):
 def dropout(input, p=0.5, train=True):
     """Each element zero with probability p, else divided by 1 - p; the input itself if not training.
 
-    Raises: ValueError for a p outside of 0 to 1. Reference: torch.dropout.
+    Raises: RuntimeError for a p outside of 0 to 1. Reference: torch.dropout.
     """
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout: dropout probability has to be between 0 and 1, but got {p}")
     return F.dropout_function(input, p, train)
 
 
@@ -433,7 +435,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
     Reference: torch.cosine_similarity.
     """
-    shape = np.broadcast_shapes(x1.shape, x2.shape)
+    shape = F.broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = (t if t.shape == shape else F.expand(t, shape) for t in (x1, x2))
     x = F.clamp_min(F.linalg_vector_norm(x1, 2, dim, True), eps)
     y = F.clamp_min(F.linalg_vector_norm(x2, 2, dim, True), eps)

@@ -26,7 +26,18 @@ from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
 from autograd_gpu.ops.namespace import OPS, REGISTRY, rebind
 
-_ROLES = {inspect.Parameter.empty: TENSOR, "Tensor": TENSOR, "Tensor | None": OPTIONAL, "Sequence[Tensor]": LIST}
+_ROLES = {"Tensor": TENSOR, "Tensor | None": OPTIONAL, "Optional[Tensor]": OPTIONAL, "Sequence[Tensor]": LIST, "list[Tensor]": LIST,
+          "tuple[Tensor, ...]": LIST}
+
+
+def _role(parameter):
+    """What a parameter is, by its annotation: a Tensor without one, a plain value with any other than the forms of Tensor."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return TENSOR
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return _ROLES.get(text.replace("torch.", "").replace("autograd_gpu.", "").replace("typing.", ""), PLAIN)
+
 
 
 def _register(name, record):
@@ -60,9 +71,12 @@ class Op:
         self.outputs = "list" if many else len(self.output_names)
         self.differentiable = differentiable or (True,) * len(self.output_names)
         self.first_differentiable = self.differentiable.index(True) if True in self.differentiable else 0
+        if isinstance(aux, str) or isinstance(hidden, str) or isinstance(outputs, str):
+            raise TypeError(f"op {self.name!r}: outputs, hidden and aux are tuples of names; write (\"mask\",) with the comma")
         self.hidden, self.aux = tuple(hidden), tuple(aux)
+        self.given = 1 + len(self.aux)       # how much the body returns, its results counted as one
         shown = [n for n in self.output_names if n not in self.hidden]
-        self.result_type = _result_type(self.name, shown) if len(shown) > 1 else None
+        self.result_type = _result_type(self.name.removesuffix("_dim").removesuffix("_correction"), shown) if len(shown) > 1 else None
         self.accepts_none = accepts_none
         self.lifts = elementwise
         self.promotes = promote if promote is not None else \
@@ -83,13 +97,17 @@ class Op:
     def _read_signature(self, varargs):
         parameters = inspect.signature(self.body).parameters
         self.parameters = list(parameters)
-        self.roles = {n: _ROLES.get(p.annotation, PLAIN) for n, p in parameters.items()}
+        self.roles = {n: _role(p) for n, p in parameters.items()}
+        several = [n for n, p in parameters.items() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        if several:
+            raise TypeError(f"op {self.name!r}: a body cannot take *{several[0]}; annotate one parameter as Sequence[Tensor], or "
+                            f"name it in varargs=")
         self.annotations = {n: p.annotation for n, p in parameters.items()}
         self.defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
         self.keyword_only = {n for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
         self.varargs_plain = None
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         return self.function(*args, **kwargs)
 
     def vjp(self, /, **formulas):
@@ -115,10 +133,11 @@ class Op:
 
     def _derive(self):
         """What each node keeps, from what the formulas name."""
-        self.edges = [p for p in self.parameters if p in self.formulas]
+        self.edges = [p for p in self.parameters if p in self.formulas and self.roles[p] != PLAIN]
         unknown = set(self.formulas) - set(self.edges)
         if unknown:
-            raise ValueError(f"op {self.name!r}: formulas for {sorted(unknown)}, which are not its inputs {self.parameters}")
+            inputs = [p for p in self.parameters if self.roles[p] != PLAIN]
+            raise ValueError(f"op {self.name!r}: formulas for {sorted(unknown)}, which are not among its tensor inputs {inputs}")
         self.list_edge = next((p for p in self.edges if self.roles[p] == LIST), None)
         self.arity = 3 if self.list_edge or len(self.edges) > 2 else len(self.edges)
         if self.vjp_all:

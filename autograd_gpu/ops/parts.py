@@ -10,6 +10,7 @@ from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
+from autograd_gpu.ops.operands import check_int
 from autograd_gpu.ops.shape import ALL, numpy, sizes_of, wrap_dim, wrap_dims
 from autograd_gpu.ops.shape import _slice as _range
 
@@ -23,6 +24,8 @@ def select(self, dim: int, index: int):
             return self[index, ...]
         return self[(ALL,) * wrap_dim(dim, self.ndim, "select") + (index, ...)]
     except IndexError:
+        if not hasattr(index, "__index__"):
+            raise TypeError(f"select(): argument 'index' must be int, not {type(index).__name__}: {index!r:.60}") from None
         if not self.ndim:
             raise IndexError("select: invalid index of a 0-dim tensor; use tensor.item() to convert it to a number") from None
         n = self.shape[wrap_dim(dim, self.ndim, "select")]
@@ -71,7 +74,12 @@ def narrow(input, dim, start, length):
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     n = input.shape[wrap_dim(dim, input.ndim, "narrow")]
-    start = start.item() if isinstance(start, Tensor) else operator.index(start)
+    if isinstance(start, Tensor):
+        if start.ndim or start._array.dtype.kind not in "iu":
+            raise RuntimeError(f"narrow: start must be an 0-dim integral Tensor, got {start.ndim}-d {start.dtype}")
+        start = start.item()
+    check_int("narrow", "start", start)
+    check_int("narrow", "length", length)
     if length < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
     if not -n <= start <= n:
@@ -139,6 +147,7 @@ def _to_split(array, dim):
 def split(tensor, split_size_or_sections=None, dim=0, *, split_size=None):
     """Views of the parts of a dimension: of one size (the last may be smaller), or of the sizes in a list. Reference: torch.split."""
     sizes = split_size if split_size_or_sections is None else split_size_or_sections
+    check_int("split", "split_size_or_sections", *(sizes if isinstance(sizes, (tuple, list)) else (sizes,)))
     if hasattr(sizes, "__index__") and not isinstance(sizes, (tuple, list)):
         return F.split_equal(tensor, operator.index(sizes), dim)
     return F.split_with_sizes(tensor, tuple(sizes), dim)
@@ -149,6 +158,7 @@ def chunk(input, chunks, dim=0):
     """At most `chunks` views of parts of one size, the last possibly smaller. Reference: torch.chunk."""
     if not input.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    check_int("chunk", "chunks", chunks)
     if chunks < 1:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = input.shape[wrap_dim(dim, input.ndim, "chunk")]
@@ -257,6 +267,7 @@ def diagflat(input, offset=0):
 @composite
 def diag(input, diagonal=0):
     """A matrix with a 1-d tensor as its diagonal; a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.diag."""
+    check_int("diag", "diagonal", diagonal)
     if input.ndim == 1:
         return F.diag_embed(input, diagonal)
     if input.ndim != 2:
@@ -267,6 +278,7 @@ def diag(input, diagonal=0):
 @op(inplace=True)
 def tril(self, diagonal: int = 0):
     """Matrices with zeros above a diagonal. Raises RuntimeError for fewer than two dimensions. Reference: torch.tril."""
+    check_int("tril", "diagonal", diagonal)
     if self.ndim < 2:
         raise RuntimeError(f"tril: input tensor must have at least 2 dimensions, got {self.ndim}")
     return np.tril(self, diagonal)
@@ -277,6 +289,7 @@ tril.vjp(self=lambda grad, diagonal: F.tril(grad, diagonal))
 @op(inplace=True)
 def triu(self, diagonal: int = 0):
     """Matrices with zeros below a diagonal. Raises RuntimeError for fewer than two dimensions. Reference: torch.triu."""
+    check_int("triu", "diagonal", diagonal)
     if self.ndim < 2:
         raise RuntimeError(f"triu: input tensor must have at least 2 dimensions, got {self.ndim}")
     return np.triu(self, diagonal)
@@ -325,18 +338,22 @@ roll_dims.vjp(self=lambda grad, shifts, dims: F.roll_dims(grad, [-s for s in shi
 @composite
 def roll(input, shifts, dims=()):
     """Elements shifted along dimensions, or in all as one, those pushed out at the end put in front. Reference: torch.roll."""
-    shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    dims = (dims,) if isinstance(dims, int) else tuple(dims or ())
+    shifts = tuple(shifts) if isinstance(shifts, (tuple, list)) else (shifts,)
+    dims = tuple(dims) if isinstance(dims, (tuple, list)) else () if dims is None else (dims,)
+    check_int("roll", "shifts", *shifts)
     if not shifts:
         raise RuntimeError("roll: `shifts` required")
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
         raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(dims)}")
-    return F.roll_dims(input, shifts, tuple([wrap_dim(d, input.ndim, "roll") for d in dims]) if input.ndim else ())
+    if dims and not input.ndim:
+        raise IndexError(f"roll: Dimension specified as {dims[0]} but tensor has no dimensions; leave dims out")
+    return F.roll_dims(input, shifts, tuple([wrap_dim(d, input.ndim, "roll") for d in dims]))
 
 
 @op(function=False, varargs="repeats")
 def repeat(self, repeats: Size):
     """Copies of the tensor side by side, so many along each dimension. Reference: torch.Tensor.repeat."""
+    check_int("repeat", "repeats", *repeats)
     if len(repeats) < self.ndim:
         raise RuntimeError(f"repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
                            f"{len(repeats)} and {self.ndim}")
@@ -376,6 +393,8 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     d = wrap_dim(dim, input.ndim, "repeat_interleave")
     if isinstance(repeats, (tuple, list)):
         raise TypeError("repeat_interleave(): argument 'repeats' must be a number or a Tensor, not a list")
+    if not isinstance(repeats, Tensor):
+        check_int("repeat_interleave", "repeats", repeats)
     if isinstance(repeats, Tensor) and repeats.ndim and repeats.shape[0] != 1:
         if not input.ndim or repeats.shape[0] != input.shape[d]:
             raise RuntimeError(f"repeat_interleave: repeats must have the same size as input along dim, but got "

@@ -7,10 +7,11 @@ from numbers import Number
 
 import numpy as np
 
+from autograd_gpu import dtype as _dtype
 from autograd_gpu.base import Tensor
-from autograd_gpu.ops.elementwise import NOT_NUMBER, beside, held, refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise
+from autograd_gpu.ops.operands import NOT_NUMBER, beside, check_number, held, of_tensors, refuse
 
 
 def _plain(value):
@@ -38,9 +39,13 @@ def pow(self, exponent: Number):
     """
     if self.dtype.kind in "biu":
         self = beside(self, exponent)
+        if self.dtype.kind in "iu" and not -1 << 63 <= exponent < 1 << 63:
+            raise RuntimeError(f"pow: exponent {exponent} cannot be converted to type int64 without overflow: give a float")
         if self.dtype.kind in "iu" and exponent < 0:
             raise RuntimeError(f"pow: Integers to negative integer powers are not allowed, got exponent {exponent}: convert the "
                                f"tensor to a floating dtype first")
+    if exponent.__class__ is complex and self.dtype.kind != "c":
+        self = self.astype(_dtype.of(self.dtype).to_complex().dtype)
     if exponent == 2:
         return np.multiply(self, self)
     if exponent == 0:
@@ -82,6 +87,8 @@ square_grad.vjp(grad_output=lambda grad, self: F.square_grad(grad, F.conj(self))
 @composite(method=False, function=False)
 def pow_other(self, exponent):
     """pow of a Tensor or a number to a Tensor, or to a number of another type."""
+    if isinstance(exponent, (bool, np.bool_)) and isinstance(self, Tensor) and self._array.dtype.kind == "b":
+        return F.clone(self) if exponent else F.logical_or(self, F.logical_not(self))
     exponent, self = _plain(exponent), _plain(self)
     if isinstance(exponent, (int, float, complex)):
         return F.pow(self, exponent)
@@ -89,6 +96,8 @@ def pow_other(self, exponent):
         return F.pow_base(self, exponent)
     if not isinstance(exponent, (Tensor, np.ndarray)) and hasattr(type(exponent), "__rpow__"):
         return NotImplemented
+    if not isinstance(exponent, (Tensor, np.ndarray)) and not hasattr(exponent, "__cuda_array_interface__"):
+        check_number("pow", "exponent", exponent)
     return F.pow_tensors(self, exponent)
 
 
@@ -102,7 +111,15 @@ def pow_tensors(self, exponent):
 pow_tensors.vjp(
     self=lambda grad, self, exponent: F.where(exponent == 0, 0, grad * F.conj(exponent * F.pow_tensors(self, exponent - 1))),
     exponent=lambda grad, self, exponent, result: F.where(
-        (self == 0) & (F.real(exponent) >= 0), 0, grad * F.conj(result * F.log(F.alike(self, result)))))
+        (self == 0) & F.not_negative(exponent), 0, grad * F.conj(result * F.log(F.alike(self, result)))))
+
+
+@composite(method=False, function=False)
+def not_negative(exponent):
+    """Whether 0 to the power of exponent is finite and flat: where it is real and not negative."""
+    if exponent.dtype.kind != "c":
+        return exponent >= 0
+    return (F.imag(exponent) == 0) & (F.real(exponent) >= 0)
 
 
 @composite(method=False, function=False)
@@ -170,9 +187,10 @@ def rsqrt(self):
 rsqrt.vjp(self=lambda grad, result: -0.5 * grad * F.conj(result * result * result))
 
 
-@elementwise(to_float=True)
+@elementwise(divert=of_tensors("hypot"))
 def hypot(self, other):
-    """sqrt(self² + other²). Reference: torch.hypot."""
+    """sqrt(self² + other²). Raises NotImplementedError for other than floating dtypes. Reference: torch.hypot."""
+    refuse("hypot", self, "biuc")
     return np.hypot(self, other)
 
 hypot.vjp(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result))

@@ -27,6 +27,8 @@ def dims_of(name, dim, ndim):
         return (*range(ndim),)
     try:
         given = [operator.index(d) for d in dim] if isinstance(dim, (tuple, list)) else [operator.index(dim)]
+        if isinstance(dim, bool):
+            raise TypeError
     except TypeError:
         raise TypeError(f"{name}(): argument 'dim' must be an int or a tuple of ints, not {dim!r:.60}") from None
     if not given:
@@ -46,7 +48,7 @@ def dim_of(name, dim, ndim):
     """One dimension as a number from 0; see dims_of. Raises TypeError for a tuple."""
     if dim.__class__ is int and -ndim <= dim < ndim:
         return dim % ndim
-    if isinstance(dim, (tuple, list)):
+    if isinstance(dim, (tuple, list)) or dim is None:
         raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
     dims = dims_of(name, dim, ndim)
     return dims[0] if dims else 0
@@ -435,8 +437,8 @@ def argmin(self, dim: int = None, keepdim: bool = False):
 @composite(method=False, function=False)
 def argument(name, self, where, dim, keepdim):
     """The body of argmax and argmin."""
-    d = None if dim is None else dim_of(name, dim, self.ndim)
     _ordered(name, self.dtype, "cb")
+    d = None if dim is None else dim_of(name, dim, self.ndim)
     _nonempty(name, self.shape, (d,), dim, IndexError)
     return where(self, d, keepdims=keepdim) if self.ndim else np.zeros((), np.int64)
 

@@ -204,7 +204,11 @@ def in_float32(body, *arguments, **options):
     """A body of several operations on half-precision arrays: computed in float32, rounded once."""
     half = next((a.dtype for a in arguments if isinstance(a, nd) and a.dtype in _HALF), None)    # None: 16-bit integers
     data = run_apart(body, *[widen(a) for a in arguments], **options)
-    return data.astype(half) if half is not None and data.dtype == np.float32 else data
+    if half is None:
+        return data
+    if type(data) is tuple:
+        return tuple([d.astype(half) if d.dtype == np.float32 else d for d in data])
+    return data.astype(half) if data.dtype == np.float32 else data
 
 
 def elsewhere(op, *operands):
@@ -250,8 +254,11 @@ def lift_all_on_cuda(op, *operands):
 # ------------------------------------------------------------------------------------------------------------ gradients
 
 def sum_to(g, shape):
-    """g summed over the dimensions along which a tensor of `shape` was broadcast to it."""
+    """g summed over the dimensions along which a tensor of `shape` was broadcast to it. Raises RuntimeError where it was not."""
     lead = g.ndim - len(shape)
+    if lead < 0 or any([n not in (1, m) for n, m in zip(shape, g.shape[lead:], strict=True)]):
+        raise RuntimeError(f"a formula gave a gradient of shape {g.shape} for an input of shape {tuple(shape)}: it has to be the shape of "
+                           f"the input, or one that the input is broadcast to")
     axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
     if axes:
         g = _device.xp(g).add.reduce(g, axes, keepdims=True)
@@ -265,7 +272,7 @@ def fit(g, shape, dtype):
     if type(g) is not nd and not _device.is_array(g):
         g = np.asarray(g)
     if g.shape != shape:
-        g = sum_to(g, shape) if g.size or not np.prod(shape) else np.zeros(shape, g.dtype)
+        g = sum_to(g, shape)
     if g.dtype != dtype:
         if g.dtype.kind == "c" and dtype.kind != "c":
             g = g.real
@@ -277,7 +284,7 @@ def fit_tensor(g, shape, dtype):
     """fit on Tensors, recorded."""
     if g is None:
         return None
-    if type(g) is not Tensor:
+    if not isinstance(g, Tensor):
         g = wrap(np.asarray(g))
     if g._array.shape != shape:
         g = OPS.sum_to_size(g, shape)
@@ -390,14 +397,26 @@ def on_device(*inputs):
 def rare(node, state):
     """What a recording does besides, when something rare is on in this thread."""
     if state.saved_hooks:
-        pack_saved(node, *state.saved_hooks[-1])
+        pack_saved(node, state)
+
+
+def with_aux(op, data):
+    """What a body with aux values returned, checked: a floating one would be a constant to a second derivative."""
+    if type(data) is not tuple or len(data) != op.given:
+        raise TypeError(f"{op.name}: the body has to return a tuple of {op.given}: its result and {', '.join(op.aux)}; got "
+                        f"{type(data).__name__}")
+    for name, value in zip(op.aux, data[-len(op.aux):], strict=True):
+        if _device.is_array(value) and value.dtype.kind in "fcV":
+            raise TypeError(f"{op.name}: aux value {name!r} is {value.dtype}; only integers and bools can be saved as they are, a floating "
+                            f"value has to be a hidden output with a derivative of its own")
+    return data
 
 
 _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, in_float32, elsewhere, fit, fit_tensor,
         all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
-        wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
+        with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
 } | dict(
     next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray,
     Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,

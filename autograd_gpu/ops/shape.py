@@ -13,6 +13,7 @@ from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
+from autograd_gpu.ops.operands import check_int
 from autograd_gpu.ops.views import set_history
 
 numpy = np                                   # np is CuPy in a body that runs on a CUDA device
@@ -23,6 +24,10 @@ ALL = _slice(None)
 def wrap_dim(dim, ndim, name):
     """A dimension counted from the front. Raises IndexError unless a tensor of ndim dimensions has it; 0-d ones have one."""
     n = ndim or 1
+    if dim.__class__ is not int:
+        if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+            raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}: {dim!r:.60}")
+        dim = operator.index(dim)
     if -n <= dim < n:
         return dim + n if dim < 0 else dim
     raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim}) for a tensor with "
@@ -31,7 +36,7 @@ def wrap_dim(dim, ndim, name):
 
 def wrap_dims(dims, ndim, name):
     """Several dimensions counted from the front. Raises RuntimeError where one is named twice."""
-    found = [wrap_dim(d, ndim, name) for d in ((dims,) if isinstance(dims, int) else dims)]
+    found = [wrap_dim(d, ndim, name) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
     for d in found:
         if found.count(d) > 1:
             raise RuntimeError(f"{name}: dim {d} appears multiple times in the list of dims {tuple(dims)}: duplicate dims are not "
@@ -45,6 +50,8 @@ def sizes_of(args, named, name):
         args = tuple(named.values())
         if len(args) != 1:
             raise TypeError(f"{name}(): expected sizes, as integers or one tuple")
+    if len(args) == 1 and isinstance(args[0], float):
+        raise TypeError(f"{name}(): expected sizes, as integers or one tuple, not the float {args[0]}")
     return tuple(args[0]) if len(args) == 1 and not hasattr(args[0], "__index__") else \
         tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
 
@@ -55,6 +62,9 @@ def _reshaped(array, size, name):
         made = array.reshape(size)
     except ValueError:
         made = None
+    except TypeError:
+        check_int(name, "shape", *size)
+        raise
     if made is None or made.shape != size and min(size, default=0) < -1:
         raise RuntimeError(f"{name}: shape {list(size)} is invalid for input of size {array.size} (shape {array.shape}): the sizes "
                            "must "
@@ -83,7 +93,7 @@ def view(self, size: Size):
     """
     try:
         made = self.reshape(size)
-    except ValueError:
+    except (ValueError, TypeError):
         return _viewed(self, size, "view")
     base = made.base
     if (base is self or base is self.base) and base is not None and (made.shape == size or min(size) == -1):
@@ -176,6 +186,7 @@ def unflatten(input, dim, sizes):
     """One dimension as several, one of which may be -1. Raises RuntimeError unless they multiply to it. Reference: torch.unflatten."""
     shape = tuple(input.shape)
     d = wrap_dim(dim, len(shape), "unflatten")
+    check_int("unflatten", "sizes", *sizes)
     sizes = tuple(sizes)
     known, unknown = 1, sizes.count(-1)
     for n in sizes:
@@ -230,8 +241,9 @@ def expand(self, size: Size):
             if all([a == b or a == 1 for a, b in zip(shape, size[n:], strict=True)]):
                 strides = tuple([s if a == b else 0 for a, b, s in zip(shape, size[n:], strides, strict=True)])
                 return np.ndarray(size, self.dtype, self, 0, (0,) * n + strides)
-        except ValueError:                   # a negative size
+        except (ValueError, TypeError):      # a negative size, or no integer
             pass
+    check_int("expand", "size", *size)
     size = _expanded_size(shape, size)
     strides = (0,) * n + tuple([s if a == b else 0 for a, b, s in zip(shape, size[n:], strides, strict=True)])
     return np.lib.stride_tricks.as_strided(self, size, strides)
@@ -313,7 +325,7 @@ def transpose(self, dim0: int, dim1: int):
     """Two dimensions exchanged. Raises IndexError for one that does not exist. Reference: torch.transpose."""
     try:
         return self.swapaxes(dim0, dim1)
-    except (IndexError, ValueError):         # NumPy's AxisError is both
+    except (IndexError, ValueError, TypeError):      # NumPy's AxisError is the first two
         wrap_dim(dim0, self.ndim, "transpose"), wrap_dim(dim1, self.ndim, "transpose")
         return self
 
@@ -337,7 +349,7 @@ def permute(self, dims: Dims):
     """The dimensions in another order. Raises RuntimeError unless each is named once. Reference: torch.permute."""
     try:
         return self.transpose(dims)
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, TypeError):
         if len(dims) != self.ndim:
             raise RuntimeError(f"permute: number of dimensions in the tensor input does not match the length of the desired ordering "
                                f"of dimensions: {self.ndim} and {len(dims)}") from None
@@ -527,6 +539,8 @@ alias.vjp(self=lambda grad: grad)
 @op()
 def clone(self, *, memory_format: str = None):
     """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
+    if memory_format is not None and not str(memory_format).endswith("_format"):
+        raise TypeError(f"clone(): argument 'memory_format' must be a memory format, as torch.contiguous_format, not {memory_format!r:.60}")
     return self.copy("C" if memory_format is not None and "contiguous" in str(memory_format) else "K")
 
 clone.vjp(self=lambda grad: grad)

@@ -5,11 +5,14 @@ from numbers import Number
 
 import numpy as np
 
+from autograd_gpu import dtype as _dtype
 from autograd_gpu.device import scientific
-from autograd_gpu.ops.elementwise import refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
-from autograd_gpu.ops.op import composite, elementwise
+from autograd_gpu.ops.op import composite, elementwise, op
+from autograd_gpu.ops.operands import check_number, of_tensors, refuse
+from autograd_gpu.ops.reduce import accumulator
+from autograd_gpu.ops.runtime import promote
 
 sp = scientific(np)
 
@@ -20,7 +23,7 @@ sp = scientific(np)
 def lgamma(self):
     """The logarithm of |gamma(self)|. Reference: torch.lgamma."""
     refuse("lgamma", self, "c")
-    return sp.special.gammaln(self)
+    return np.where(self == -np.inf, -self, sp.special.gammaln(self))
 
 lgamma.vjp(self=lambda grad, self: grad * F.digamma(self))
 
@@ -134,6 +137,7 @@ def logit(self, eps: Number | None = None):
     """log(self / (1 - self)), self held between eps and 1 - eps if given. Reference: torch.logit."""
     refuse("logit", self, "c")
     if eps is not None:
+        eps = check_number("logit", "eps", eps)
         self = np.minimum(np.maximum(self, eps), 1 - eps)
     return np.log(self / (1 - self))
 
@@ -144,7 +148,7 @@ logit.vjp(self=lambda grad, self, eps: F.logit_grad(grad, self, eps))
 def logit_grad(grad, self, eps):
     """The derivative of logit: NaN outside of its domain, 0 where it was held."""
     if eps is None:
-        return F.where((self < 0) | (self > 1), np.nan, grad / (self * (1 - self)))
+        return F.where((self < 0) | (self > 1), np.nan, grad / (F.abs(self) * (1 - self)))      # -0.0 gives inf too
     return F.where((self < eps) | (self > 1 - eps), 0, grad / (self * (1 - self)))
 
 
@@ -241,8 +245,8 @@ def rad2deg(self):
 rad2deg.vjp(self=lambda grad: grad * 57.29577951308232)
 
 
-@elementwise()
-def nextafter(self, other):
+@op(promote=["self", "other"], inplace=True, divert=of_tensors("nextafter"))
+def nextafter(self, other):                  # not @elementwise, which would look for the next one in float32 for half precision
     """The next floating number after self in the direction of other. Reference: torch.nextafter."""
     refuse("nextafter", self, "biuc")
     return np.nextafter(self, other)
@@ -251,7 +255,24 @@ nextafter.vjp(self=lambda grad, self, other: F.where(self != other, grad, 0),
               other=lambda grad, self, other: F.where(self == other, grad, 0))
 
 
-@composite(inplace=True)
-def ldexp(input, other):
-    """input * 2 ** other. Reference: torch.ldexp."""
-    return F.mul(input, F.pow(2.0, other))
+@op(inplace=True, divert=of_tensors("ldexp"))  # not elementwise: an integer exponent does not decide the dtype
+def ldexp(self, other):
+    """self * 2 ** other, exact for integers as other, also where the power alone would overflow.
+
+    Dtype: floating and complex; integers as self become the default float.
+    Reference: torch.ldexp.
+    """
+    if other.dtype.kind in "biu":
+        if self.dtype.kind in "biu":
+            return self.astype(_dtype.default()) * np.exp2(other.astype(_dtype.default()))
+        own = self.dtype
+        if own.kind == "c":
+            return self * np.exp2(other.astype(self.real.dtype))
+        power = (other if other.dtype.itemsize == 1 else np.clip(other, -5000, 5000)).astype(np.int32)
+        return np.ldexp(self.astype(accumulator(own), copy=False), power).astype(own, copy=False)
+    self, other = promote(self, other)
+    own, wide = self.dtype, accumulator(self.dtype)
+    return (self.astype(wide, copy=False) * np.power(2, other.astype(wide, copy=False))).astype(own, copy=False)
+
+ldexp.vjp(self=lambda grad, other: F.ldexp(grad, F.conj(other)),
+          other=lambda grad, result: grad * F.conj(result) * 0.6931471805599453)

@@ -8,6 +8,7 @@ import numpy as np
 from autograd_gpu import dtype as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import check_number
 from autograd_gpu.ops.reduce import accumulator, dim_of, dims_of
 
 # -------------------------------------------------------------------------------------------------------------- statistics
@@ -25,6 +26,8 @@ def _statistic(name, make):
             if correction is not None:
                 raise TypeError(f"{name}(): got both unbiased and correction; unbiased={unbiased} is correction={int(unbiased)}")
             correction = int(unbiased)
+        if correction is not None:
+            check_number(name, "correction", correction)
         return make(input, dim, 1 if correction is None else correction, keepdim)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"{name} over `dim`, divided by the count less `correction` (1; `unbiased=False`: 0).\n\n"
@@ -178,8 +181,9 @@ def middle(name, self, d, skip_nan):
 @composite(method=False, function=False)
 def middle_along(name, self, dim, keepdim, skip_nan):
     """(values, indices) of medians along a dimension."""
+    dim_of(name, dim, self.ndim)
+    _check_order(name, self.dtype)
     if F.is_single(name, self, dim):
-        _check_order(name, self.dtype)
         return self.copy(), np.zeros((), np.int64)
     d = dim_of(name, dim, self.ndim)
     at = F.middle(name, self, d, skip_nan)
@@ -311,7 +315,7 @@ def prod_backward(grad, self, result, dim: int, keepdim: bool):
     safe = np.where(zero, self.dtype.type(1), self)
     others = np.multiply.reduce(safe, dims, None, None, True)
     zeros = np.add.reduce(zero, dims, None, None, True)
-    factor = np.where(zero, np.where(zeros == 1, others, 0), np.where(zeros == 0, others, 0) / safe)
+    factor = np.where(zero, np.where(zeros == 1, others, 0), np.where(zeros == 0, others / safe, 0))
     return F.kept(grad, self.shape, dim, keepdim) * np.conjugate(factor)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 import numpy as np
 
 from autograd_gpu.device import scientific
-from autograd_gpu.ops.elementwise import refuse
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise
+from autograd_gpu.ops.operands import of_tensors, refuse
 
 sp = scientific(np)
 
@@ -70,22 +70,24 @@ def log1p(self):
 log1p.vjp(self=lambda grad, self: grad / F.conj(self + 1))
 
 
-@elementwise(to_float=True)
+@elementwise(divert=of_tensors("logaddexp"))
 def logaddexp(self, other):
-    """log(exp(self) + exp(other)) without overflow. Reference: torch.logaddexp."""
+    """log(exp(self) + exp(other)) without overflow. Raises NotImplementedError for integers. Reference: torch.logaddexp."""
+    refuse("logaddexp", self, "biu")
     if self.dtype.kind != "c":
         return np.logaddexp(self, other)
     larger = self.real >= other.real
     peak = np.where(larger, self, other)
-    return np.where(self == other, self + np.log(2.0), peak + np.log1p(np.exp(np.where(larger, other, self) - peak)))
+    return np.where(self == other, self + 0.6931471805599453, peak + np.log1p(np.exp(np.where(larger, other, self) - peak)))
 
 logaddexp.vjp(self=lambda grad, self, other: grad / F.conj(1 + F.exp(other - self)),
               other=lambda grad, self, other: grad / F.conj(1 + F.exp(self - other)))
 
 
-@elementwise(to_float=True)
+@elementwise(divert=of_tensors("logaddexp2"))
 def logaddexp2(self, other):
-    """log2(2 ** self + 2 ** other) without overflow. Reference: torch.logaddexp2."""
+    """log2(2 ** self + 2 ** other) without overflow. Raises NotImplementedError for integers. Reference: torch.logaddexp2."""
+    refuse("logaddexp2", self, "biuc")
     return np.logaddexp2(self, other)
 
 logaddexp2.vjp(self=lambda grad, self, other: grad / (1 + F.exp2(other - self)),
@@ -160,13 +162,13 @@ def atan(self):
 atan.vjp(self=lambda grad, self: grad / F.conj(1 + self * self))
 
 
-@elementwise(cuda="atan2(self, other)", to_float=True)
+@elementwise(cuda="atan2(self, other)", to_float=True, divert=of_tensors("atan2"))
 def atan2(self, other):
     """The angle of the point (other, self). Reference: torch.atan2."""
     return np.arctan2(self, other)
 
 atan2.vjp(self=lambda grad, self, other: grad * F.atan2_factor(other, self, other),
-          other=lambda grad, self, other: grad * F.atan2_factor(-self, self, other))
+          other=lambda grad, self, other: -grad * F.atan2_factor(self, self, other))
 
 
 @composite(method=False, function=False)

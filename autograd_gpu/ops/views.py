@@ -6,9 +6,12 @@ Reference: torch's history rewriting, "In-place operations with autograd" in the
 """
 from __future__ import annotations
 
+import contextlib
+
 from autograd_gpu import device as _device
 from autograd_gpu.base import Tensor, View, version, wrap
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
+from autograd_gpu.engine.saved import freed
 
 
 def replay(array, steps):
@@ -82,9 +85,11 @@ class CopySlices(_OfBase):
 
     __slots__ = ("edge_list", "inner")
     arity = 3
-    title = "CopySlices"
+    title = "torch::autograd::CopySlices"
 
     def apply(self, grad):
+        if self.inner is None:
+            raise freed(self)
         if grad is None:
             return (None,) * len(self.edge_list)
         result = self.base_gradient(grad)
@@ -95,11 +100,14 @@ class CopySlices(_OfBase):
         return (result, *rest)
 
     def apply_tensors(self, grad):
+        if self.inner is None:
+            raise freed(self)
         if grad is None:
             return (None,) * len(self.edge_list)
         result = wrap(like_base(grad._array, self.shape, self.strides, self.dtype))
         result.copy_(grad)
-        inner = self.inner.apply_tensors(replay_tensor(result, self.steps).clone())
+        with self._result_as_view():
+            inner = self.inner.apply_tensors(replay_tensor(result, self.steps).clone())
         first, *rest = inner if isinstance(inner, tuple) else (inner,)
         part = replay_tensor(result, self.steps)
         if first is None:
@@ -108,8 +116,47 @@ class CopySlices(_OfBase):
             part.copy_(first)
         return (result, *rest)
 
+    @contextlib.contextmanager
+    def _result_as_view(self):
+        """If inner saved its result, that is a view of this node's: its history leads here, not to inner, which never runs by itself."""
+        view = new_node(AsStrided)
+        view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
+        view.n0, view.i0 = self, 0
+        rare = rare_of(self.inner)
+        rare.result_of = view
+        try:
+            yield
+        finally:
+            rare.result_of = None
+
     def release(self):
-        self.inner.release()
+        if self.inner is not None:
+            self.inner.release()
+            self.inner = None
+
+
+class Overwritten(Node):
+    """The history of a tensor whose values an operation without a derivative replaced: zero flows back."""
+
+    __slots__ = ("n0", "i0", "label")
+    arity = 1
+
+    def name(self):
+        return self.label
+
+    def apply(self, grad):
+        return None if grad is None else _device.xp(grad).zeros_like(grad)
+
+    def apply_tensors(self, grad):
+        return None if grad is None else wrap(self.apply(grad._array))
+
+
+def overwritten(t: Tensor, label) -> Node:
+    """The node of an in-place operation on t that has no derivative."""
+    node = new_node(Overwritten)
+    node.n0, node.i0 = edge_of(t)
+    node.label = label
+    return node
 
 
 def refresh(t: Tensor) -> None:
@@ -121,12 +168,16 @@ def refresh(t: Tensor) -> None:
     base = view.base
     if not base._requires:
         return
+    if t._requires and t._node is None:
+        raise RuntimeError("a view was created in no_grad mode and its base was modified in place since: its history is not known. Take "
+                           "the view again, with grad mode enabled")
     if several_results(view):
         raise RuntimeError("a view that came with others from a function that returns multiple views has lost its history, as its base "
                            "was modified in place since: write to a clone(), or take the view again")
     node = new_node(AsStrided)
     node._set(base, view.steps)
     node.n0, node.i0 = edge_of(base)
+    _move_retained(t, node, 0)
     t._node, t._nr, t._requires = node, 0, True
     view.seen = count
 

@@ -1,0 +1,125 @@
+"""Writes in place: what happens to the history, and what is refused. PyTorch's results are written out."""
+import pytest
+
+import autograd_gpu as torch
+
+
+def leaf(*values):
+    return torch.tensor(list(values), requires_grad=True)
+
+
+def test_an_operation_without_a_derivative_cuts_the_history():
+    x = leaf(0.5, 0.7)
+    y = x * 1
+    y.gt_(0.6)
+    assert y.grad_fn.name() == "GtBackward0" and y.tolist() == [0.0, 1.0]
+    (y * torch.tensor([2.0, 3.0])).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+    x.grad = None
+    y = x * 1
+    y[0:1].gt_(0.1)
+    (y * torch.tensor([2.0, 3.0])).sum().backward()
+    assert x.grad.tolist() == [0.0, 3.0]
+
+
+def test_a_view_of_a_leaf_that_is_a_view():
+    a = torch.zeros(3)
+    v = a.view(3)
+    v.requires_grad_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        v[0:1].mul_(2)
+    with torch.no_grad():
+        v[0:1].add_(2)
+    (v * 3).sum().backward()
+    assert v.is_leaf and v.grad.tolist() == [3.0, 3.0, 3.0] and a.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_an_integer_tensor_stays_undifferentiable():
+    x = leaf(1.5, 2.5)
+    b = torch.zeros(3, dtype=torch.int64)
+    b[0] = x[1]
+    assert b.tolist() == [2, 0, 0] and not b.requires_grad
+
+
+def test_retain_grad_of_a_view_survives_writes_through_the_base_and_itself():
+    for write in (lambda h, v: h.mul_(3), lambda h, v: v.mul_(3)):
+        x = torch.ones(4, requires_grad=True)
+        h = x * 1
+        v = h[:2]
+        v.retain_grad()
+        write(h, v)
+        v.sum().backward()
+        assert v.grad.tolist() == [1.0, 1.0] and x.grad.tolist() == [3.0, 3.0, 0.0, 0.0]
+
+
+def test_double_backward_through_a_write_that_saved_its_result():
+    x = leaf(0.5, 0.7)
+    y = x * 1
+    y[0:1].exp_()
+    g, = torch.autograd.grad((y ** 2).sum(), x, create_graph=True)
+    g.sum().backward()
+    assert x.grad.tolist() == pytest.approx([10.873127, 2.0])
+
+
+def test_a_refused_write_changes_nothing():
+    a = torch.zeros(3, 2)
+    w = torch.ones(2, requires_grad=True)
+    rows = a.unbind(0)
+    with pytest.raises(RuntimeError, match="multiple views"):
+        rows[0].copy_(w)
+    assert a.tolist() == [[0.0, 0.0]] * 3 and a._version == 0 and not a.requires_grad
+    assert (rows[1] * 2).tolist() == [0.0, 0.0]
+    b = torch.ones(2)
+    with pytest.raises(RuntimeError, match="broadcast"):
+        b.add_(torch.ones(3, 2))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.ones(2, dtype=torch.int64).add_(1.5)
+    assert b.tolist() == [1.0, 1.0] and b._version == 0
+
+
+def test_gradients_of_a_sum_can_be_written_to():
+    x = torch.tensor(1.7, requires_grad=True)
+    g, = torch.autograd.grad(x.sum(), x, create_graph=True)
+    g.mul_(2)
+    assert g.item() == 2.0
+    h, = torch.autograd.grad(x.sum(), x)
+    assert h.item() == 1.0
+
+
+def test_views_made_in_no_grad():
+    x = leaf(1.0, 2.0, 3.0)
+    with torch.no_grad():
+        y = x.view(-1)
+    assert y.requires_grad and y.is_leaf
+    h = x * 1
+    with torch.no_grad():
+        v = h[:2]
+    with pytest.raises(RuntimeError, match="no_grad"):
+        v.mul_(2)
+    h.mul_(2)
+    with pytest.raises(RuntimeError, match="no_grad"):
+        _ = v.grad_fn
+
+
+def test_second_backward_through_a_write_into_a_view():
+    w = leaf(1.0)
+    y = torch.zeros(2)
+    y[0:1] = w
+    s = y.sum()
+    s.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        s.backward()
+    assert w.grad.tolist() == [1.0]
+
+
+def test_0d_results_of_several_outputs_and_retained_grads_stay_arrays():
+    x = leaf(2.0, 3.0)
+    a, b = x.unbind(0)
+    g = torch.autograd.grad(a * a + a * b, [a, b])
+    assert [t.item() for t in g] == [7.0, 2.0] and str(g[0].device) == "cpu"
+    x = torch.tensor(2.0, requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert y.grad.numpy() == 2.0
