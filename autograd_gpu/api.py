@@ -1,12 +1,12 @@
 """The package's names: every op and creation function, dtypes, modes."""
 from math import e, inf, nan, pi
 
-from autograd_gpu import dtype as _dtype
-from autograd_gpu import tensor as _tensor  # noqa: F401 - gives Tensor its methods
+from autograd_gpu import dtypes as _dtype
+from autograd_gpu import methods as _methods  # noqa: F401 - gives Tensor its methods
 from autograd_gpu.base import Tensor
-from autograd_gpu.device import Device as device
-from autograd_gpu.device import get_default_device, set_default_device
-from autograd_gpu.dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
+from autograd_gpu.devices import Device as device
+from autograd_gpu.devices import get_default_device, set_default_device
+from autograd_gpu.dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from autograd_gpu.generator import Generator, default_generator
 from autograd_gpu.ops.creation import FUNCTIONS as _creation

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from autograd_gpu import device as _device
+from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
 from autograd_gpu.engine.node import edge_of, leaf_node
@@ -51,7 +52,7 @@ def _make_root(i, output, gradient, create_graph):
     return node, nr, gradient._array.astype(array.dtype, copy=False)
 
 
-_ones = {}                                   # dtype: a 0-d one; read-only, and nothing in the engine writes to a root's gradient
+_ones: dict[np.dtype, np.ndarray] = {}       # a read-only 0-d one of each dtype: nothing in the engine writes to a root's gradient
 
 
 def _one(array):
@@ -119,13 +120,12 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs=None, retain_graph: bool | None = None,
          create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False) -> tuple[Tensor, ...]:
+         materialize_grads: bool = False) -> Any:
     """The gradients of the sum of `outputs` with respect to `inputs`, one each; no .grad changes.
 
     grad_outputs, retain_graph, create_graph: as in backward. allow_unused gives None for an input that the outputs do not depend
     on, materialize_grads zeros. is_grads_batched: each of grad_outputs has one more dimension in front, over which the gradient is taken
-    once per entry and stacked. Where inputs is a dictionary of tensors, so is the result. (The annotated result leaves out the
-    None that allow_unused may give.)
+    once per entry and stacked. Where inputs is a dictionary of tensors, so is the result.
     Raises: RuntimeError as backward, and for an unused input if neither flag is given.
     Reference: torch.autograd.grad.
     """
@@ -144,7 +144,8 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
     retain = create_graph if retain_graph is None else bool(retain_graph)
     if is_grads_batched:
         return _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads)
-    captures, keys = {}, []
+    captures: dict[Any, Any] = {}
+    keys = []
     for i, t in enumerate(inputs):
         if not isinstance(t, Tensor):
             raise TypeError(f"grad: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
@@ -154,15 +155,15 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
         keys.append(key)
         captures[key] = None
     run(GraphTask(retain, create_graph, captures), _make_roots(outputs, grads, create_graph))
-    found = []
+    gradients = []
     for i, key in enumerate(keys):
         g = captures[key]
         if g is None:
             g = _absent(i, inputs[i], allow_unused, materialize_grads, create_graph)
         elif not isinstance(g, Tensor):
             g = wrap(g)
-        found.append(g)
-    return tuple(found)
+        gradients.append(g)
+    return tuple(gradients)
 
 
 def _absent(i, t, allow_unused, materialize_grads, create_graph):

@@ -1,9 +1,9 @@
-"""Tensor's memory: slots and what they mean, no arithmetic. Operations and methods are attached in tensor.py."""
+"""Tensor's memory: slots and what they mean, no arithmetic. Operations and methods are attached in methods.py."""
 from __future__ import annotations
 
 from numpy import ndarray as _ndarray
 
-from autograd_gpu import device as _device
+from autograd_gpu import devices as _device
 
 
 class Version:

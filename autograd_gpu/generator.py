@@ -10,8 +10,8 @@ import threading
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 
 _FIRST_SEED = 67280421310721                 # of a new Generator, as in PyTorch

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 
 

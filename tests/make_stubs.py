@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 
 import autograd_gpu
-from autograd_gpu import api, tensor  # noqa: F401
+from autograd_gpu import api, methods  # noqa: F401
 from autograd_gpu.base import Tensor
+from autograd_gpu.nn import functional
 from autograd_gpu.ops.compile import LIST, OPTIONAL, TENSOR
 from autograd_gpu.ops.creation import FUNCTIONS
 from autograd_gpu.ops.namespace import REGISTRY
@@ -26,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from autograd_gpu.device import Device
-from autograd_gpu.dtype import dtype as DType
+from autograd_gpu.devices import Device
+from autograd_gpu.dtypes import dtype as DType
 from autograd_gpu.engine.node import Node, RemovableHandle
 from autograd_gpu.size import Size
 
@@ -110,13 +111,22 @@ def parameters(record):
     return op_parameters(record) if isinstance(record, Op) else plain_parameters(record.body)
 
 
+LOOSE = {"max", "min", "median", "nanmedian", "to", "where", "getitem"}      # their result's type depends on their arguments
+
+
 def result(name, record=None):
     if name in RETURNS:
         return RETURNS[name]
+    if name in LOOSE:
+        return "Any"
     if isinstance(record, Op):
         shown = [n for n in record.output_names if n not in record.hidden]
         return "tuple[Tensor, ...]" if record.outputs == "list" or len(shown) > 1 else "Tensor"
-    return "Any" if record is not None else "Tensor"
+    if record is not None:
+        text = inspect.getsource(record.body)
+        several = "tuple(" in text.rpartition("return")[2] or "return (" in text or not re.search(r"return F\.", text)
+        return "Any" if several else "Tensor"
+    return "Tensor"
 
 
 def method_text(name, parts, returns):
@@ -124,7 +134,7 @@ def method_text(name, parts, returns):
 
 
 def tensor_stub():
-    """base.pyi: Tensor with everything that tensor.py gives it."""
+    """base.pyi: Tensor with everything that methods.py gives it."""
     lines = ["", "", "class Version:", "    count: int", "    detached: tuple[int, ...]", "    def visible(self) -> int: ...", "", "",
              "class View:", "    base: Tensor", "    steps: tuple[Any, ...]", "    seen: int", "", "", "class Tensor:"]
     lines += [f"    {slot}: Any" for slot in Tensor.__slots__ if slot != "__weakref__"]
@@ -167,12 +177,13 @@ def tensor_stub():
 
 def api_stub():
     """api.pyi: the package's functions beside the names that api.py imports as they are."""
-    device = "from autograd_gpu.device import"
+    device = "from autograd_gpu.devices import"
     head = HEAD.replace(device, "from autograd_gpu.base import Tensor as Tensor\n" + device)
+    head = head.replace("import Size\n", "import Size as Size\n")
     lines = [""]
     for name in sorted({*api.__all__, "bfloat16"}):                # there only with the extra
         value = getattr(api, name, api.float16)
-        if name == "Tensor":
+        if name in ("Tensor", "Size"):
             continue
         elif name in FUNCTIONS:
             lines.append(f"def {name}({', '.join(plain_parameters(value))}) -> {result(name, None)}: ...")
@@ -181,14 +192,29 @@ def api_stub():
         elif isinstance(value, api.dtype):
             lines.append(f"{name}: DType")
         elif getattr(value, "__module__", "").startswith("autograd_gpu") and inspect.isclass(value) or inspect.isfunction(value):
-            shown = value.__name__ if value.__name__ != name else name
-            lines.append(f"from {value.__module__} import {shown} as {name}")
+            if value.__name__ == name:
+                lines.append(f"from {value.__module__} import {name} as {name}")
+            else:                            # a stub passes on only what is imported under its own name
+                lines.append(f"{name} = {value.__name__}")
         else:
             lines.append(f"{name}: Any")
     return head + qualified("\n".join(lines)) + "\n"
 
 
-STUBS = {"base.pyi": tensor_stub, "api.pyi": api_stub}
+def functional_stub():
+    """nn/functional.pyi: what nn/functional.py finds in the registry, by name."""
+    head = HEAD.replace("from autograd_gpu.devices import Device\n", "from autograd_gpu.base import Tensor as Tensor\n"
+                        "from autograd_gpu.devices import Device\n")
+    lines = [""]
+    for name, value in sorted(vars(functional).items()):
+        if not name.startswith("_") and callable(value) and name not in ("inplace", "annotations"):
+            record = getattr(value, "record", None)
+            parts = op_parameters(record) if record is not None else plain_parameters(value)
+            lines.append(f"def {name}({', '.join(parts)}) -> Tensor: ...")
+    return head + qualified("\n".join(lines)) + "\n"
+
+
+STUBS = {"base.pyi": tensor_stub, "api.pyi": api_stub, "nn/functional.pyi": functional_stub}
 
 if __name__ == "__main__":
     for file, make in STUBS.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from autograd_gpu.dtype import ALL, to_numpy
+from autograd_gpu.dtypes import ALL, to_numpy
 
 NAMES = [d.name for d in ALL]
 VALUES = {"bool": True, "int": 1, "float": 1.5, "complex": 1j}

@@ -112,6 +112,38 @@ def test_second_backward_through_a_write_into_a_view():
     assert w.grad.tolist() == [1.0]
 
 
+def test_copies_of_expanded_and_permuted_tensors_are_laid_out_as_in_pytorch():
+    w = torch.ones(3, requires_grad=True)
+    b = w.expand(2, 3).clone()
+    b.flatten().mul_(2)
+    b.reshape(-1)[0] = 100.0
+    b.sum().backward()
+    assert b.tolist() == [[100.0, 2.0, 2.0], [2.0, 2.0, 2.0]] and w.grad.tolist() == [2.0, 4.0, 4.0]
+    x = torch.ones(2, 3).t()
+    assert x.clone().stride() == x.stride() and torch.zeros_like(x).stride() == x.stride()
+    assert torch.cat([x, x]).is_contiguous() and torch.stack([x, x]).is_contiguous()
+    assert torch.arange(8.0).reshape(1, 2, 4)[:, :, torch.tensor([0, 2])].is_contiguous()
+
+
+def test_flip_never_shares_memory():
+    x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    y = x * 1
+    f = y.flip(0)
+    f.mul_(5)
+    assert y.tolist() == [[1.0, 2.0, 3.0]]
+    (y * f).sum().backward()
+    assert x.grad.tolist() == [[10.0, 20.0, 30.0]]
+
+
+@pytest.mark.parametrize("f", [torch.relu, torch.nn.functional.leaky_relu, torch.nn.functional.hardtanh,
+                               torch.nn.functional.softshrink, torch.nn.functional.hardshrink])
+def test_gradients_of_piecewise_linear_functions_can_be_differentiated(f):
+    x = leaf(2.0, -3.0, 0.7)
+    g, = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+    (g ** 2).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_0d_results_of_several_outputs_and_retained_grads_stay_arrays():
     x = leaf(2.0, 3.0)
     a, b = x.unbind(0)

@@ -1,5 +1,5 @@
 """CUDA devices, under torch.cuda's names."""
-from autograd_gpu.device import (
+from autograd_gpu.devices import (
     current_device,
     device_count,
     get_device_name,

@@ -6,7 +6,7 @@ import itertools
 import weakref
 
 from autograd_gpu.base import Tensor
-from autograd_gpu.device import CPU
+from autograd_gpu.devices import CPU
 from autograd_gpu.engine.grad_mode import local
 
 next_seq = itertools.count().__next__

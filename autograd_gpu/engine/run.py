@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from autograd_gpu import device as _device
+from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, local
@@ -394,7 +394,7 @@ def accumulate(variable: Tensor, g, shared):
             elif own.flags.c_contiguous:
                 variable._grad = wrap(g.copy())
             else:                            # laid out as the leaf is
-                like = _device.xp(g).empty_like(own)
+                like = _device.xp(g).empty_like(own, order=_device.order_of(own))
                 like[...] = g
                 variable._grad = wrap(like)
         elif old._array.shape != g.shape:

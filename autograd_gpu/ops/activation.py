@@ -5,7 +5,7 @@ from numbers import Number
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
@@ -265,7 +265,7 @@ def relu(self):
         raise kind(f"relu: not supported for {_dtype.of(self.dtype)} inputs: convert them first, with .to(dtype)")
     return np.maximum(self, 0)
 
-relu.vjp(self=lambda grad, result: F.where(result <= 0, 0, grad))
+relu.vjp(self=lambda grad, result: F.threshold_backward(grad, result, 0))
 
 
 @elementwise(method=False, function=False)
@@ -275,7 +275,16 @@ def leaky_relu(self, negative_slope: Number = 0.01):
     refuse("leaky_relu", self, "biuc")
     return np.where(self > 0, self, self * negative_slope)
 
-leaky_relu.vjp(self=lambda grad, self, negative_slope: F.where(self > 0, grad, grad * negative_slope))
+leaky_relu.vjp(self=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope))
+
+
+@elementwise(node="LeakyReluBackwardBackward0", method=False, function=False, inplace=False)
+def leaky_relu_backward(grad_output, self, negative_slope: Number):
+    """The gradient of leaky_relu: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
+    return np.where(self <= 0, grad_output * negative_slope, grad_output)
+
+leaky_relu_backward.vjp(grad_output=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope),
+                        self=lambda grad: F.zero(grad))
 
 
 @elementwise(method=False, function=False)
@@ -384,7 +393,16 @@ def hardtanh(self, min_val: Number = -1.0, max_val: Number = 1.0):
         raise RuntimeError(f"hardtanh: cannot be computed on an unsigned dtype with negative limits, got {min_val}")
     return np.minimum(np.maximum(self, min_val), max_val).astype(self.dtype, copy=False)
 
-hardtanh.vjp(self=lambda grad, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, grad))
+hardtanh.vjp(self=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad, self, min_val, max_val))
+
+
+@elementwise(node="HardtanhBackwardBackward0", method=False, function=False, inplace=False)
+def hardtanh_backward(grad_output, self, min_val: Number, max_val: Number):
+    """The gradient of hardtanh: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
+    return np.where((self <= min_val) | (self >= max_val), 0, grad_output)
+
+hardtanh_backward.vjp(grad_output=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad, self, min_val, max_val),
+                      self=lambda grad: F.zero(grad))
 
 
 @composite(method=False, function=False, inplace=True)
@@ -418,7 +436,16 @@ def hardshrink(self, lambd: Number = 0.5):
     lambd = check_number("hardshrink", "lambd", lambd)
     return np.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
 
-hardshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, grad))
+hardshrink.vjp(self=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd))
+
+
+@elementwise(node="HardshrinkBackwardBackward0", method=False, function=False, inplace=False)
+def hardshrink_backward(grad_output, self, lambd: Number):
+    """The gradient of hardshrink: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
+    return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
+
+hardshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd),
+                        self=lambda grad: F.zero(grad))
 
 
 @elementwise(method=False, function=False)
@@ -430,7 +457,16 @@ def softshrink(self, lambd: Number = 0.5):
         raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}")
     return np.where(self > lambd, self - lambd, np.where(self < -lambd, self + lambd, self * 0))
 
-softshrink.vjp(self=lambda grad, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, grad))
+softshrink.vjp(self=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd))
+
+
+@elementwise(node="SoftshrinkBackwardBackward0", method=False, function=False, inplace=False)
+def softshrink_backward(grad_output, self, lambd: Number):
+    """The gradient of softshrink: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
+    return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
+
+softshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd),
+                        self=lambda grad: F.zero(grad))
 
 
 @elementwise(method=False)
@@ -441,7 +477,16 @@ def threshold(self, threshold: Number, value: Number):
     refuse("threshold", self, "bc")
     return np.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
 
-threshold.vjp(self=lambda grad, self, threshold: F.where(self <= threshold, 0, grad))
+threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold))
+
+
+@elementwise(node="ThresholdBackwardBackward0", method=False, function=False, inplace=False)
+def threshold_backward(grad_output, self, threshold: Number):
+    """The gradient of threshold: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
+    return np.where(self <= threshold, 0, grad_output)
+
+threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
+                       self=lambda grad: F.zero(grad))
 
 
 @composite(method=False, function=False)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise

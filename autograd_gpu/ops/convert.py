@@ -5,8 +5,8 @@ import builtins
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, next_seq
@@ -21,7 +21,7 @@ def to_copy(self, dtype: DType):
     """A copy in another dtype; of complex numbers the real part where it is real."""
     if self.dtype.kind == "c" and numpy.dtype(dtype).kind not in "cb":
         self = self.real                     # astype would warn
-    return self.astype(dtype)
+    return self.astype(dtype, _device.order_of(self))
 
 to_copy.vjp(self=lambda grad: grad)          # the edge casts back
 

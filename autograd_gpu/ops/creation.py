@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.grad_mode import run_apart
 from autograd_gpu.ops.namespace import OPS
@@ -451,13 +451,13 @@ def triu_indices(row, col, offset=0, *, dtype=None, device=None, layout=None) ->
 @op(method=False, function=False)
 def zeros_like(self):
     """Zeros of self's shape, dtype and device: for formulas; the package's function also takes dtype and device."""
-    return np.zeros_like(self)
+    return np.zeros_like(self, order=_device.order_of(self))
 
 
 @op(method=False, function=False)
 def ones_like(self):
     """Ones of self's shape, dtype and device: for formulas; the package's function also takes dtype and device."""
-    return np.ones_like(self)
+    return np.ones_like(self, order=_device.order_of(self))
 
 
 def _fill(t, dtype, device, value):
@@ -465,7 +465,7 @@ def _fill(t, dtype, device, value):
     array = t._array
 
     def filled(xp, d):
-        made = xp.empty_like(array, d) if xp is _device.xp(array) else xp.empty(array.shape, d)
+        made = xp.empty_like(array, d, _device.order_of(array)) if xp is _device.xp(array) else xp.empty(array.shape, d)
         if value is not None:
             made[...] = value
         return made

@@ -6,7 +6,7 @@ from numbers import Number
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, view
 from autograd_gpu.ops.operands import NOT_NUMBER, beside, check_number, held, of_tensors, refuse

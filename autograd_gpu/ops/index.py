@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
@@ -80,7 +80,7 @@ def _key(indices, places):
 def index(self, indices: Sequence[Tensor], places: Dims):
     """The elements at index tensors or masks, which stand at `places` among full slices."""
     try:
-        return self[_key(indices, places)] if places != (0,) else self[indices[0]]
+        return np.ascontiguousarray(self[_key(indices, places)] if places != (0,) else self[indices[0]])
     except IndexError as error:
         raise IndexError(f"x[key]: {str(error).replace('axis', 'dimension')}: x has the shape {self.shape}") from None
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.engine.grad_mode import local, quiet_run
+from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
@@ -62,7 +62,7 @@ def _check_history(t, name):
 def written(t: Tensor, data) -> None:
     """Write values into t's memory and count the write."""
     array = t._array
-    _device.xp(array).copyto(array, data, casting="unsafe")
+    run_apart(_device.xp(array).copyto, array, data, casting="unsafe")
     version(t).count += 1
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.shape import ALL, wrap_dim
@@ -25,7 +25,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0):
             break
     else:
         try:
-            return np.concatenate(tensors, dim)
+            return np.ascontiguousarray(np.concatenate(tensors, dim))
         except (ValueError, IndexError, TypeError):
             pass
     kept = [a for a in tensors if a.ndim != 1 or a.shape[0]] if any([a.shape == (0,) for a in tensors]) else tensors
@@ -34,7 +34,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0):
         return np.zeros((0,), dtype)
     d = wrap_dim(dim, kept[0].ndim, "cat") if kept[0].ndim else 0
     try:
-        return np.concatenate(kept, d, dtype=dtype, casting="unsafe")
+        return np.ascontiguousarray(np.concatenate(kept, d, dtype=dtype, casting="unsafe"))
     except ValueError:
         for i, a in enumerate(tensors):
             if not a.ndim:
@@ -80,14 +80,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0):
     for i, a in enumerate(tensors):
         if a.shape != shape:
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(a.shape)} at "
-                               "entry "
-                               f"{i}")
+                               f"entry {i}")
     before = (ALL,) * d + (None,)
     for a in tensors:
         if a.dtype is not dtype:
             dtype = _dtype.result_of([(b.dtype, 2 if b.ndim else 1) for b in tensors])
-            return np.concatenate([a[before] for a in tensors], d, dtype=dtype, casting="unsafe")
-    return np.concatenate([a[before] for a in tensors], d)
+            return np.ascontiguousarray(np.concatenate([a[before] for a in tensors], d, dtype=dtype, casting="unsafe"))
+    return np.ascontiguousarray(np.concatenate([a[before] for a in tensors], d))
 
 
 @stack.vjp_shared("tensors")

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY

@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import version, wrap
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op

@@ -19,7 +19,7 @@ import types
 
 import numpy as np
 
-from autograd_gpu import device as _device
+from autograd_gpu import devices as _device
 from autograd_gpu.base import CudaTensor
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime

@@ -6,7 +6,7 @@ from numbers import Number
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.op import composite
 
 # A Python number that is not converted to a Tensor: what the ops with a number as second operand take without a detour.

@@ -5,7 +5,7 @@ import operator
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -306,7 +306,7 @@ def flip(self, dims: Dims):
     if not self.ndim:
         return self.copy()
     back = _range(None, None, -1)
-    return np.ascontiguousarray(self[tuple([back if d in dims else ALL for d in range(self.ndim)])])
+    return self[tuple([back if d in dims else ALL for d in range(self.ndim)])].copy("C")
 
 flip.vjp(self=lambda grad, dims: F.flip(grad, dims))
 

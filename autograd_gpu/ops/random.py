@@ -5,8 +5,8 @@ import operator
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu import generator as _generator
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.generator import PRECISION, Generator, generator_for

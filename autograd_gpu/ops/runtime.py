@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import CudaTensor, Tensor, Version, View, version, wrap
 from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
@@ -41,8 +41,8 @@ def number(value, dtype):
         own = dtype if level != "b" else np.dtype(np.int64)
     array = np.array(value)
     if array.dtype == object:
-        raise RuntimeError(f"value cannot be converted to type {_dtype.of(own)} without overflow: {value}")
-    t = wrap(array.astype(own))
+        raise OverflowError(f"value cannot be converted to type {_dtype.of(own)} without overflow: {value}")
+    t = wrap(run_apart(array.astype, own))
     t._hooks = WrappedNumber
     lasting = own is dtype and value == value            # not where it depends on the default dtype
     if lasting and (value != 0 or type(value) is int) and (own.kind not in "iu" or t._array == array):
@@ -72,11 +72,15 @@ def lift_soft(op, x, y):
     pair = _as_tensor(x, y, op.to_float), _as_tensor(y, x, op.to_float)
     if pair[0] is None or pair[1] is None:
         return NotImplemented
+    if op.name in _SUBTRACTIONS and (type(x) is bool or type(y) is bool):
+        raise RuntimeError(_NO_BOOL)
     if not op.edges and op.name in _ORDERS:
         pair = _comparable(x, y, *pair)
     return ELSEWHERE if elsewhere(op, *pair) else pair
 
 
+_SUBTRACTIONS = frozenset(("sub", "sub_scaled", "rsub_tensors"))
+_NO_BOOL = "sub: Subtraction with a bool is not supported: use ^ (logical_xor) for two bools, or convert them with .to()"
 _ORDERS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -151,13 +155,27 @@ def not_tensor(op, name, value):
 def promote(a, b):
     """Two arrays in the dtype that PyTorch gives their combination."""
     found = _dtype.result_of([(a.dtype, 2 if a.ndim else 1), (b.dtype, 2 if b.ndim else 1)])
-    return a.astype(found, copy=False), b.astype(found, copy=False)
+    return run_apart(a.astype, found, copy=False), run_apart(b.astype, found, copy=False)
+
+
+def promote_float(a, b):
+    """promote for an op on floats: integers become the default float before they could wrap in each other's dtype."""
+    if a.dtype.kind in "biu" and b.dtype.kind in "biu":
+        return to_float(a), to_float(b)
+    return promote(a, b)
+
+
+def promote_no_bool(a, b):
+    """promote for subtraction, which is not defined for bools."""
+    if a.dtype.kind == "b" or b.dtype.kind == "b":
+        raise RuntimeError(_NO_BOOL)
+    return promote(a, b)
 
 
 def promote_all(*arrays):
     """Arrays in the dtype that PyTorch gives their combination."""
     found = _dtype.result_of([(a.dtype, 2 if a.ndim else 1) for a in arrays])
-    return [a.astype(found, copy=False) for a in arrays]
+    return [run_apart(a.astype, found, copy=False) for a in arrays]
 
 
 def to_float(a):
@@ -180,7 +198,7 @@ def recover(op, error, body, arguments, options):
         return run_apart(body, *arguments, **options)
     arrays = [a for a in arguments if isinstance(a, nd)]
     if isinstance(error, TypeError) and ("ufunc" in str(error) or "not supported" in str(error)):
-        raise RuntimeError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
+        raise NotImplementedError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
                            f"convert the operands first, with .to(dtype)") from None
     if isinstance(error, ValueError) and "broadcast" in str(error):
         raise RuntimeError(_no_broadcast(op, arrays)) from None
@@ -207,8 +225,8 @@ def in_float32(body, *arguments, **options):
     if half is None:
         return data
     if type(data) is tuple:
-        return tuple([d.astype(half) if d.dtype == np.float32 else d for d in data])
-    return data.astype(half) if data.dtype == np.float32 else data
+        return tuple([run_apart(d.astype, half) if d.dtype == np.float32 else d for d in data])
+    return run_apart(data.astype, half) if data.dtype == np.float32 else data
 
 
 def elsewhere(op, *operands):
@@ -430,6 +448,10 @@ def bindings(op, module, soft=False):
     """The names that a compiled op uses. `soft`: an operator, which answers NotImplemented to unknown operands."""
     names = dict(_COMMON, op=op, body=op.on_arrays(module), lift=lift_soft if soft else lift, digit=op.digit,
                  result_type=op.result_type)
+    if op.to_float:
+        names["promote"] = promote_float
+    elif op.name in _SUBTRACTIONS:
+        names["promote"] = promote_no_bool
     if module is not np:
         names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray)
     formulas = {"all": op.vjp_all} if op.vjp_all else op.formulas

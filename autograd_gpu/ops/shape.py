@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
@@ -541,7 +542,7 @@ def clone(self, *, memory_format: str = None):
     """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
     if memory_format is not None and not str(memory_format).endswith("_format"):
         raise TypeError(f"clone(): argument 'memory_format' must be a memory format, as torch.contiguous_format, not {memory_format!r:.60}")
-    return self.copy("C" if memory_format is not None and "contiguous" in str(memory_format) else "K")
+    return self.copy("C" if memory_format is not None and "contiguous" in str(memory_format) else _device.order_of(self))
 
 clone.vjp(self=lambda grad: grad)
 

@@ -5,8 +5,8 @@ from numbers import Number
 
 import numpy as np
 
-from autograd_gpu import dtype as _dtype
-from autograd_gpu.device import scientific
+from autograd_gpu import dtypes as _dtype
+from autograd_gpu.devices import scientific
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op

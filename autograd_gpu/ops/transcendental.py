@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu.device import scientific
+from autograd_gpu.devices import scientific
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise

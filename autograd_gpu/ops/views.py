@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from autograd_gpu import device as _device
+from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, View, version, wrap
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed

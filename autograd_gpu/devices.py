@@ -190,6 +190,14 @@ def module(where: Device):
     return np if where.type == "cpu" else cupy
 
 
+def order_of(array) -> str:
+    """The order in which a copy keeps an array's layout, as PyTorch does: its own ("K"), or C order where it was expanded."""
+    for n, stride in zip(array.shape, array.strides, strict=True):
+        if stride == 0 and n > 1:
+            return "C"
+    return "K"
+
+
 def guard(where: Device):
     """A context in which CuPy works on a device; nothing for the CPU."""
     return cupy.cuda.Device(where.index) if where.type == "cuda" else contextlib.nullcontext()

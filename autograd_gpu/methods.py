@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 
-from autograd_gpu import device as _device
-from autograd_gpu import dtype as _dtype
+from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
 from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
