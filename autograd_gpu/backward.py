@@ -13,6 +13,7 @@ from autograd_gpu.engine.hooks import retain_grad
 from autograd_gpu.engine.node import edge_of, leaf_node
 from autograd_gpu.engine.run import GraphTask, run
 from autograd_gpu.ops.namespace import OPS
+from autograd_gpu.ops.views import refresh
 
 
 def _as_tuple(value):
@@ -26,7 +27,9 @@ def _make_root(i, output, gradient, create_graph):
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
     array = output._array
-    if not output.requires_grad:
+    if output._view is not None:
+        refresh(output)
+    if not output._requires:
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:
@@ -149,7 +152,9 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
     for i, t in enumerate(inputs):
         if not isinstance(t, Tensor):
             raise TypeError(f"grad: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
-        if not t.requires_grad:
+        if t._view is not None:
+            refresh(t)
+        if not t._requires:
             raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
         key = edge_of(t)
         keys.append(key)

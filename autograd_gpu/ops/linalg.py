@@ -158,7 +158,7 @@ def matmul(input, other):
         if not _device.is_array(other):
             return NotImplemented
         other = wrap(other)
-    m, n = input.ndim, other.ndim
+    m, n = input._array.ndim, other._array.ndim
     if m == 2:
         if n == 2:
             return F.mm(input, other)

@@ -37,6 +37,8 @@ def pow(self, exponent: Number):
 
     Raises: RuntimeError for integers to a negative integer power. Reference: torch.pow.
     """
+    if exponent == 2 and self.dtype.kind == "f":
+        return np.multiply(self, self)
     if self.dtype.kind in "biu":
         self = beside(self, exponent)
         if self.dtype.kind in "iu" and not -1 << 63 <= exponent < 1 << 63:
