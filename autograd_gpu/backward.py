@@ -39,7 +39,8 @@ def _make_root(i, output, gradient, create_graph):
         if array.dtype.kind == "c":
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
         node = output._node
-        one = wrap(_device.xp(array).ones(array.shape, array.dtype)) if create_graph else _one(array)
+        with _device.guard(output.device):
+            one = wrap(_device.xp(array).ones(array.shape, array.dtype)) if create_graph else _one(array)
         return (leaf_node(output) if node is None else node), output._nr, one
     if gradient._array.shape != array.shape:
         raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "

@@ -208,10 +208,35 @@ def copy(array, where: Device):
     here = of(array)
     if here == where:
         return array
+    if array.flags.c_contiguous:
+        return _moved(array, here, where)
+    axes = sorted(range(array.ndim), key=lambda k: -array.strides[k])
+    dense = array.transpose(axes)            # in C order, if its elements lie without gaps: then it is laid out alike on both sides
+    if not dense.flags.c_contiguous:
+        with guard(here):
+            return copy(array.copy(order_of(array)), where)
+    return _moved(dense, here, where).transpose(sorted(range(array.ndim), key=axes.__getitem__))
+
+
+def _moved(array, here, where):
+    """An array in C order on another device."""
     if where.type == "cpu":
-        return cupy.asnumpy(array)
-    with cupy.cuda.Device(where.index):
-        return cupy.asarray(array)
+        with guard(here):
+            return cupy.asnumpy(array)
+    if here.type == "cpu":
+        with guard(where):
+            return cupy.asarray(array)
+    # Each device's stream waits for the other's: the copy for the values, whoever frees the source and uses its memory again for the copy.
+    with guard(here):
+        source = cupy.cuda.get_current_stream()
+        ready = source.record()
+    with guard(where):
+        target = cupy.cuda.get_current_stream()
+        target.wait_event(ready)
+        out = cupy.asarray(array)
+        done = target.record()
+    source.wait_event(done)
+    return out
 
 
 class _Scientific:
@@ -232,5 +257,6 @@ _scientific = {np: _Scientific("scipy")}
 def scientific(array_module):
     """What `sp` is in an op's body: the scientific library beside NumPy or CuPy."""
     if array_module not in _scientific:
-        _scientific[array_module] = _Scientific("cupyx.scipy")
+        own = getattr(array_module, "scientific", None)          # a stand-in for NumPy brings its own
+        _scientific[array_module] = own or _Scientific("cupyx.scipy")
     return _scientific[array_module]

@@ -117,9 +117,7 @@ def _is_view(self) -> bool:
 
 
 def _get_requires_grad(self) -> bool:
-    if self._view is not None:
-        refresh(self)
-    return self._requires
+    return self._requires or self._view is not None and self._view.base._requires
 
 
 def _set_requires_grad(self, value):
@@ -515,7 +513,7 @@ def __deepcopy__(self, memo):
 def __reduce_ex__(self, protocol):
     if self.grad_fn is not None:
         raise RuntimeError("only leaf tensors can be pickled; detach() the tensor first")
-    return _rebuild, (type(self), self._array, self._requires)
+    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), self._array, self._requires)
 
 
 def _rebuild(cls, array, requires):

@@ -155,3 +155,81 @@ def test_0d_results_of_several_outputs_and_retained_grads_stay_arrays():
     y.backward(retain_graph=True)
     y.backward()
     assert y.grad.numpy() == 2.0
+
+
+def test_views_whose_elements_share_memory_add_their_gradients_up():
+    b = torch.zeros(3, requires_grad=True)
+    rows = b.expand(4, 3)
+    seen = []
+    for _ in range(2):
+        b.grad = None
+        (rows * rows + rows).sum().backward()
+        seen.append(b.grad.tolist())
+        with torch.no_grad():
+            b.sub_(0.1 * b.grad)
+    assert seen[0] == [4.0] * 3 and seen[1] == pytest.approx([0.8] * 3)
+    x = torch.ones(4, requires_grad=True)
+    h = x * 1
+    v = h.unfold(0, 2, 1)
+    h.mul_(2)
+    weights = torch.tensor([[1.0, 2], [3, 4], [5, 6]])
+    (v * weights).sum().backward()
+    assert x.grad.tolist() == [2.0, 10.0, 18.0, 12.0]
+    x.grad = None
+    h = x * 1
+    v = h.unfold(0, 2, 1)
+    h.mul_(2)
+    g, = torch.autograd.grad((v * v * weights).sum(), x, create_graph=True)
+    second, = torch.autograd.grad(g.sum(), x)
+    assert second.tolist() == [8.0, 40.0, 72.0, 48.0]
+
+
+def test_fill_through_an_expanded_view_is_refused_where_it_is_recorded():
+    x = torch.ones(3, requires_grad=True)
+    v = (x * 1).expand(2, 3)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        v.fill_(torch.tensor(2.0, requires_grad=True))
+
+
+def test_an_infinite_gradient_of_max_reaches_only_the_largest():
+    x = leaf(0.0, -1.0, -2.0)
+    x.max().sqrt().backward()
+    assert x.grad.tolist() == [float("inf"), 0.0, 0.0]
+
+
+def test_comparisons_in_place_have_an_edge_to_the_other_operand():
+    w = leaf(1.0, 2.0)
+    y = torch.zeros(2)
+    y.lt_(w)
+    (y * w * w).sum().backward()
+    assert y.grad_fn.name() == "LtBackward0" and w.grad.tolist() == [2.0, 4.0]
+    y = torch.zeros(2)
+    y.logical_or_(w)
+    assert not y.requires_grad
+
+
+def test_split_views_can_be_read_after_their_base_was_updated():
+    x = torch.ones(4, requires_grad=True)
+    a, b = x.split(2)
+    with torch.no_grad():
+        x.mul_(2)
+        assert (a * 2).tolist() == [4.0, 4.0] and a.clone().tolist() == [2.0, 2.0]
+    assert a.requires_grad
+    with pytest.raises(RuntimeError, match="multiple views"):
+        a * 2
+
+
+def test_a_view_made_in_no_grad_has_no_gradient_of_its_own():
+    x = leaf(1.0, 2.0)
+    with torch.no_grad():
+        v = x[:1]
+    (v * 3).sum().backward()
+    assert v.grad is None and x.grad is None
+
+
+def test_prehooks_see_only_differentiable_results():
+    x = torch.ones(2, 3, requires_grad=True)
+    v = x.min(1)[0]
+    v.grad_fn.register_prehook(lambda grads: (grads[0] * 2,))
+    v.sum().backward()
+    assert x.grad.sum().item() == 4.0

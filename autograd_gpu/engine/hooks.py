@@ -21,7 +21,7 @@ class LeafHooks:
 
 def _as_tensor(g):
     """A gradient as a hook sees it: a copy, since what a hook writes must reach nobody else's gradient."""
-    return g if g is None or type(g) is Tensor else wrap(g.copy())
+    return g if g is None or isinstance(g, Tensor) else wrap(g.copy())
 
 
 def _replace(value, given, what):
@@ -86,12 +86,16 @@ def _replaced(result, given, what):
 
 def run_prehooks(node, grad, tensors):
     """A node's incoming gradients after its prehooks, each of the form (grads) -> None or the grads in their place."""
-    given = tuple(_as_tensor(g) for g in ([grad] if node.outputs == 1 else grad))
+    grads = [grad] if node.outputs == 1 else list(grad)
+    record = getattr(node, "record", None)
+    shown = range(len(grads)) if record is None or record.outputs == "list" else [i for i, d in enumerate(record.differentiable) if d]
+    given = tuple([_as_tensor(grads[i]) for i in shown])
     for hook in tuple(node._rare.prehooks.values()):
         result = hook(given)
         if result is not None:
             given = _replaced(result, given, "prehook")
-    grads = [_back(t, tensors) for t in given]
+    for i, t in zip(shown, given, strict=True):
+        grads[i] = _back(t, tensors)
     return grads[0] if node.outputs == 1 else grads
 
 

@@ -45,7 +45,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "made_at", "result_of")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "lands", "made_at", "result_of")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -54,6 +54,7 @@ class Rare:
         self.posthooks = HookDict()
         self.metadata = None
         self.device = CPU
+        self.lands = None                    # the device of what a copy between devices gives, where that is not `device`
         self.made_at = None                  # anomaly mode: where the forward ran
         self.result_of = None                # the node that a saved result belongs to, where that is not this one (CopySlices)
 

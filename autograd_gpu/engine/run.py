@@ -191,7 +191,7 @@ def _drain(task, roots):
         elif n not in buffers:
             if not left and n.seq == LAST:
                 shared = tensors or g is grad or g is None or g.base is not None
-                if accumulates and n._rare is None and n.variable._hooks is None and n.variable._requires:
+                if accumulates and n._rare is None and n.variable._hooks is None and n.variable._requires and n.variable._view is None:
                     if g is not None:
                         accumulate(n.variable, g, shared)
                 else:
@@ -235,6 +235,8 @@ def _drain(task, roots):
             node = None
     if node is None:
         for n, nr, grad in roots:
+            if type(grad) is not _ndarray and not tensors:
+                task.work_on(_device.of(grad))
             ready = deliver(n, nr, grad)
             if ready is not None:
                 put_off(ready)
@@ -260,6 +262,7 @@ def _drain(task, roots):
                 results = _hooks.run_posthooks(node, results, grad, tensors)
             if not keep:
                 node.release()
+            following = None
             arity = node.arity
             if arity == 1:
                 n, nr, g = node.n0, node.i0, results
@@ -290,7 +293,12 @@ def _drain(task, roots):
                         and not (seqs and -seqs[0] > n.seq):
                     node, grad = n, g                            # a chain
                     continue
-                following = deliver(n, nr, g)
+                if rare is not None and rare.lands is not None:  # what it is added to is there too
+                    task.work_on(rare.lands)
+                    following = deliver(n, nr, g)
+                    task.work_on(queue.device)
+                else:
+                    following = deliver(n, nr, g)
             if following is None:
                 break
             if seqs and -seqs[0] > following.seq or \
@@ -371,7 +379,7 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
-    if g is not None and variable._requires:
+    if g is not None and variable._requires and (variable._view is None or not variable._view.base._requires):
         accumulate(variable, g, shared)
         if leaf_hooks is not None:
             for hook in tuple(leaf_hooks.post_accumulate.values()):
@@ -385,7 +393,7 @@ def accumulate(variable: Tensor, g, shared):
     """Add a gradient into variable.grad: a Tensor recorded, an array in place. `shared`: g itself may not be kept."""
     with _LOCKS[(id(variable) >> 6) & 63]:
         old = variable._grad
-        if type(g) is Tensor:
+        if isinstance(g, Tensor):
             variable._grad = g.clone() if old is None else old + g
         elif old is None:
             own = variable._array

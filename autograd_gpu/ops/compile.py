@@ -229,7 +229,7 @@ def _function(text, op, on_cuda):
         tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
         single = [p for p in tensors if op.roles[p] == TENSOR]
         _take_tensors(text, op, tensors, single)
-        _run_body(text, op)
+        _run_body(text, op, on_cuda)
         _wrap_outputs(text, op)
         if op.edges:
             _record(text, op, on_cuda)
@@ -287,7 +287,7 @@ def _take_tensors(text, op, tensors, single):
             text(f"a_{p} = {public(p)}._array")
 
 
-def _run_body(text, op):
+def _run_body(text, op, on_cuda):
     tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
     arguments = [("*" + p if p == op.varargs_plain else f"{p}={p}" if p in op.keyword_only else p)
                  if op.roles[p] == PLAIN else f"a_{p}" for p in op.parameters if p not in op.settled]
@@ -304,7 +304,7 @@ def _run_body(text, op):
         if op.to_float:
             for a in promoted or [f"a_{p}" for p in op.edges]:
                 text(f"if {a}.dtype is not f32 and {a}.dtype is not f64: {a} = to_float({a})")
-        if op.wide_body:
+        if op.wide_body and not on_cuda:
             text(f"if {first}.itemsize == 2: data = in_float32(body, {', '.join(arguments)})")
             text(f"else: data = quiet_run(body, {', '.join(arguments)})")
         else:
@@ -360,7 +360,7 @@ def _record(text, op, on_cuda):
         if op.roles[p] != LIST:
             name = public(p)
             present = f"{name} is not None and " if op.roles[p] == OPTIONAL else ""
-            text(f"if {present}{name}._view is not None: refresh({name})")
+            text(f"if {present}{name}._view is not None and {name}._view.seen != {name}._counter.count: refresh({name})")
     wanted = []
     for p in op.edges:
         name = public(p)

@@ -9,7 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.grad_mode import local
-from autograd_gpu.engine.node import Node, edge_of, next_seq
+from autograd_gpu.engine.node import Node, Rare, edge_of, next_seq
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 
@@ -44,7 +44,8 @@ def _to_device(t, where):
     made = wrap(_device.copy(t._array, where))
     if t.requires_grad and local.state.enabled:
         node = _DeviceCopy()
-        node.seq, node._rare = next_seq(), None
+        node.seq, node._rare = next_seq(), Rare()
+        node._rare.device, node._rare.lands = where, t.device
         node.n0, node.i0 = edge_of(t)
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True

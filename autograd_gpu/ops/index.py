@@ -315,7 +315,7 @@ def _store(t, key, value):
     check_writable(t, "setitem")
     try:
         t._array[key] = value
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise RuntimeError(f"setitem: shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to x[key]: "
                            f"{error}") from None
     version(t).count += 1
@@ -324,7 +324,7 @@ def _store(t, key, value):
 # ------------------------------------------------------------------------------------------------------- what is written over
 
 @op(node="CopyBackwards", method=False, function=False, inplace="only", may_be_integer=True,
-    divert={"type(getattr(src, '_array', None)) is not type(input._array)": "copy_across"})
+    divert={"getattr(src, 'device', None) is not input.device": "copy_across"})
 def copy(self, src, non_blocking: bool = False):
     """src's values, broadcast, in self's shape and dtype: copy_ writes them. Reference: torch.Tensor.copy_."""
     if src.shape != self.shape:

@@ -16,6 +16,7 @@ from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
 from autograd_gpu.ops.views import overwritten, refresh, set_history, several_results
 
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _REPEATABLE = ("fill_", "zero_")             # leave the same value whatever order elements that share memory are written in
 
 
@@ -32,7 +33,8 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
     if tracked:
         _check_history(t, name)
     array = t._array
-    if array.size and name not in _REPEATABLE and any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)]):
+    repeated = any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)])
+    if repeated and array.size and (tracked or name not in _REPEATABLE):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
@@ -89,7 +91,8 @@ def inplace(op):
         written(input, data)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
-                set_history(input, overwritten(source, no_derivative), 0)
+                if source._requires or op.name in _COMPARISONS:
+                    set_history(input, overwritten((source, *args, *kwargs.values()), no_derivative), 0)
             elif out._node is not source._node:
                 _keep_result(input, out._node)
                 set_history(input, out._node, out._nr)
@@ -105,13 +108,13 @@ def _write_direct(ufunc, t: Tensor, other) -> bool:
     if not isinstance(ufunc, np.ufunc):
         return False
     array = t._array
+    if type(array) is not np.ndarray:
+        return False
     if isinstance(other, Tensor):
         other = other._array
         if type(other) is not np.ndarray or other.dtype != array.dtype or np.may_share_memory(array, other) and other is not array:
             return False
     elif type(other) is not float or array.dtype.kind != "f":
-        return False
-    if type(array) is not np.ndarray:
         return False
     try:
         quiet_run(ufunc, array, other, array)

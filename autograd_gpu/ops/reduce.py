@@ -296,15 +296,14 @@ def evenly(grad_output, self, result):
     """grad_output shared by the elements that are the extreme."""
     mask = np.equal(self, result)
     count = np.count_nonzero(mask)
-    if self.__class__ is _CPU:
-        if count == 1:
-            return mask * grad_output
-        if count:
-            return mask * (grad_output / count)
+    if self.__class__ is _CPU and count:
+        share = grad_output if count == 1 else grad_output / count
+        g = share.item()
+        return mask * share if g - g == 0 else np.where(mask, share, 0)          # 0 * inf would be NaN
     mask = F.is_extreme(self, result)
-    return mask * (grad_output / np.count_nonzero(mask))
+    return np.where(mask, grad_output / np.count_nonzero(mask), 0)
 
-evenly.vjp(grad_output=lambda grad, self, result: F.sum(grad * F.is_extreme(self, result)) / F.count_nonzero(
+evenly.vjp(grad_output=lambda grad, self, result: F.sum(F.where(F.is_extreme(self, result), grad, 0)) / F.count_nonzero(
     F.is_extreme(self, result)))
 
 

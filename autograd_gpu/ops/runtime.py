@@ -10,6 +10,7 @@ from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
+from autograd_gpu.ops.kernels import fused
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.views import refresh, view_outputs
 
@@ -196,7 +197,7 @@ def recover(op, error, body, arguments, options):
     """After a body raised: run it again if only its context was taken, else say what was wrong with the operands."""
     if isinstance(error, RuntimeError) and str(error).startswith("cannot enter context"):
         return run_apart(body, *arguments, **options)
-    arrays = [a for a in arguments if isinstance(a, nd)]
+    arrays = [a for a in arguments if _device.is_array(a)]
     if isinstance(error, TypeError) and ("ufunc" in str(error) or "not supported" in str(error)):
         raise NotImplementedError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
                            f"convert the operands first, with .to(dtype)") from None
@@ -220,7 +221,7 @@ def _no_broadcast(op, arrays):
 
 def in_float32(body, *arguments, **options):
     """A body of several operations on half-precision arrays: computed in float32, rounded once."""
-    half = next((a.dtype for a in arguments if isinstance(a, nd) and a.dtype in _HALF), None)    # None: 16-bit integers
+    half = next((a.dtype for a in arguments if _device.is_array(a) and a.dtype in _HALF), None)    # None: 16-bit integers
     data = run_apart(body, *[widen(a) for a in arguments], **options)
     if half is None:
         return data
@@ -446,16 +447,29 @@ _ON_CUDA = dict(elsewhere=never, lift=lift_on_cuda, lift_all=lift_all_on_cuda, T
 
 def bindings(op, module, soft=False):
     """The names that a compiled op uses. `soft`: an operator, which answers NotImplemented to unknown operands."""
-    names = dict(_COMMON, op=op, body=op.on_arrays(module), lift=lift_soft if soft else lift, digit=op.digit,
+    names = dict(_COMMON, op=op, body=op.on_arrays(np), lift=lift_soft if soft else lift, digit=op.digit,
                  result_type=op.result_type)
     if op.to_float:
         names["promote"] = promote_float
     elif op.name in _SUBTRACTIONS:
         names["promote"] = promote_no_bool
-    if module is not np:
-        names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray)
     formulas = {"all": op.vjp_all} if op.vjp_all else op.formulas
     for p, formula in formulas.items():
         for reader, bound in (("raw", rebind(formula, module)), ("tensor", rebind(formula, F=OPS))):
             names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, widened(bound)
+    if module is not np:
+        names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray, body=op.on_arrays(module))
+        names.update(fused(op, _bodies_on_cuda(op, names)))
     return names
+
+
+def _bodies_on_cuda(op, names):
+    """The op's functions on CuPy's arrays, under the names of its compiled text; of half precision computed in float32."""
+    body = names["body"]
+    if not op.wide_body:
+        return names
+
+    def wide(*args, **options):
+        half = any([getattr(a, "dtype", None) in _HALF for a in args])
+        return in_float32(body, *args, **options) if half else body(*args, **options)
+    return names | {"body": wide}

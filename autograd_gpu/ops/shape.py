@@ -68,8 +68,7 @@ def _reshaped(array, size, name):
         raise
     if made is None or made.shape != size and min(size, default=0) < -1:
         raise RuntimeError(f"{name}: shape {list(size)} is invalid for input of size {array.size} (shape {array.shape}): the sizes "
-                           "must "
-                           f"multiply to it, and at most one, given as -1, can be inferred")
+                           f"must multiply to it, and at most one, given as -1, can be inferred")
     return made
 
 
@@ -115,6 +114,14 @@ def view_dtype(self, dtype: DType):
                            f"{_dtype.of(dtype)}: {error}") from None
 
 
+@view_op(node="ViewBackward0", method=False, function=False)
+def contiguous_view(self, size: Size):
+    """Memory in C order in another shape: what reshape comes to for most tensors."""
+    return _reshaped(self, size, "reshape")
+
+contiguous_view.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
+
+
 @view_op(method=False, function=False)
 def reshape_alias(self, size: Size):
     """A view in another shape of memory that is not in one piece."""
@@ -145,7 +152,7 @@ def reshape(input, *shape, **named):
         return input.reshape(shape)
     array = input._array
     if array.flags.c_contiguous:
-        return F.view(input, *shape)
+        return F.contiguous_view(input, shape)
     base = _reshaped(array, shape, "reshape").base
     if base is not None and (base is array or base is array.base):
         return F.reshape_alias(input, shape)

@@ -10,8 +10,10 @@ import contextlib
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, View, version, wrap
+from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed
+from autograd_gpu.ops.namespace import OPS
 
 
 def replay(array, steps):
@@ -55,6 +57,12 @@ class _OfBase(Node):
         return made
 
 
+def overlaps(array, steps) -> bool:
+    """Whether elements of the view may share memory with each other: after expand or unfold."""
+    return any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)]) or \
+        any([step[0].name in ("unfold", "as_strided") for step in steps])
+
+
 class AsStrided(_OfBase):
     """The history of a view whose base was written to since the view was made."""
 
@@ -67,7 +75,10 @@ class AsStrided(_OfBase):
             return None
         made = like_base(grad, self.shape, self.strides, self.dtype)
         made[...] = 0
-        replay(made, self.steps)[...] = grad
+        part = replay(made, self.steps)
+        if overlaps(part, self.steps):
+            return OPS.index_put(*self._places(made), wrap(grad.reshape(-1)), True)._array.reshape(self.shape)
+        part[...] = grad
         return made
 
     def apply_tensors(self, grad):
@@ -75,9 +86,18 @@ class AsStrided(_OfBase):
             return None
         zeros = like_base(grad._array, self.shape, self.strides, self.dtype)
         zeros[...] = 0
+        if overlaps(replay(zeros, self.steps), self.steps):
+            return OPS.reshape(OPS.index_put(*self._places(zeros), OPS.reshape(grad, (-1,)), True), self.shape)
         base = wrap(zeros)
         replay_tensor(base, self.steps).copy_(grad)
         return base
+
+    def _places(self, zeros):
+        """Zeros as a vector, and the place in it of each of the view's elements: where several share one, their gradients add up."""
+        xp = _device.xp(zeros)
+        numbers = like_base(zeros, self.shape, self.strides, xp.int64)
+        numbers[...] = xp.arange(zeros.size).reshape(self.shape)
+        return wrap(xp.zeros(zeros.size, self.dtype)), (wrap(replay(numbers, self.steps).reshape(-1)),)
 
 
 class CopySlices(_OfBase):
@@ -136,25 +156,29 @@ class CopySlices(_OfBase):
 
 
 class Overwritten(Node):
-    """The history of a tensor whose values an operation without a derivative replaced: zero flows back."""
+    """The history of a tensor whose values an operation without a derivative replaced: zero flows back to what it was made of."""
 
-    __slots__ = ("n0", "i0", "label")
-    arity = 1
+    __slots__ = ("edge_list", "metas", "label")
+    arity = 3
 
     def name(self):
         return self.label
 
     def apply(self, grad):
-        return None if grad is None else _device.xp(grad).zeros_like(grad)
+        if grad is None:
+            return (None,) * len(self.edge_list)
+        return tuple([_device.xp(grad).zeros(*meta) for meta in self.metas])
 
     def apply_tensors(self, grad):
-        return None if grad is None else wrap(self.apply(grad._array))
+        return tuple([None if g is None else wrap(g) for g in self.apply(None if grad is None else grad._array)])
 
 
-def overwritten(t: Tensor, label) -> Node:
-    """The node of an in-place operation on t that has no derivative."""
+def overwritten(operands, label) -> Node:
+    """The node of an in-place operation without a derivative, on the first of its operands."""
     node = new_node(Overwritten)
-    node.n0, node.i0 = edge_of(t)
+    tensors = [t for t in operands if isinstance(t, Tensor)]
+    node.edge_list = tuple([edge_of(t) for t in tensors])
+    node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
     return node
 
@@ -168,6 +192,8 @@ def refresh(t: Tensor) -> None:
     base = view.base
     if not base._requires:
         return
+    if not local.state.enabled and (several_results(view) or t._requires and t._node is None):
+        return                               # read only: its history is not asked for
     if t._requires and t._node is None:
         raise RuntimeError("a view was created in no_grad mode and its base was modified in place since: its history is not known. Take "
                            "the view again, with grad mode enabled")

@@ -1,0 +1,256 @@
+"""The expression tree: an elementwise body or formula run once on Symbols instead of arrays, and printed as CUDA text.
+
+A Symbol stands for one element. It has a dtype and promotes as NumPy does (each ufunc is asked by resolve_dtypes), so what is
+traced computes what the arrays would. What has no text, a reduction or a look at a value, raises Untraceable: the caller then
+uses CuPy's functions.
+"""
+from __future__ import annotations
+
+from numbers import Number
+
+import numpy as np
+
+
+class Untraceable(Exception):
+    """What was run on Symbols is not an expression of elements."""
+
+
+TYPES = {np.dtype(k): v for k, v in {
+    np.bool_: "bool", np.uint8: "unsigned char", np.uint16: "unsigned short", np.uint32: "unsigned int", np.uint64: "unsigned long long",
+    np.int8: "signed char", np.int16: "short", np.int32: "int", np.int64: "long long", np.float32: "float", np.float64: "double"}.items()}
+"""The C type of each dtype that is computed with. float16 is loaded as float; complex numbers are left to CuPy's functions."""
+
+
+class Symbol:
+    """One element: an input, a scalar parameter, a constant, or an operation on others.
+
+    `template` is C text with {0}, {1} ... for the operands; an input's or a parameter's is its name.
+    """
+
+    __slots__ = ("template", "operands", "dtype", "weak")
+    __array_ufunc__ = None                   # NumPy's scalars on the left leave the operation to the Symbol
+
+    def __init__(self, template, operands, dtype, weak=None):
+        self.template, self.operands, self.dtype, self.weak = template, operands, dtype, weak
+
+    @property
+    def itemsize(self):
+        return self.dtype.itemsize
+
+    def __bool__(self):
+        raise Untraceable("a branch on a value")
+
+    def __getattr__(self, name):
+        raise Untraceable(f".{name} of an element")
+
+    def astype(self, dtype, order=None, copy=True):
+        return cast(self, np.dtype(dtype))
+
+    def copy(self, order=None):
+        return self
+
+    @property
+    def real(self):
+        return self
+
+    def __hash__(self):
+        return id(self)
+
+
+class Parameter(Symbol):
+    """A number that a kernel takes as an argument: bodies that check for a number accept it."""
+
+    __slots__ = ()
+
+    def conjugate(self):
+        return self
+
+
+Number.register(Parameter)
+
+
+def constant(value, dtype=None) -> Symbol:
+    """A number of the program's own text; weak, as NumPy's Python numbers are, unless it has a dtype."""
+    if isinstance(value, np.generic):
+        dtype, value = value.dtype, value.item()
+    weak = None if dtype is not None else type(value)
+    dtype = dtype or np.result_type(type(value))
+    return Symbol(_literal(value), (), np.dtype(dtype), weak)
+
+
+def _literal(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        if value == -2 ** 63:
+            return "(-9223372036854775807LL - 1)"
+        if not -2 ** 63 < value < 2 ** 63:
+            raise Untraceable("an integer of more than 64 bits")
+        return f"({value}LL)" if value < 0 else f"{value}LL"
+    if isinstance(value, float):
+        if value != value:
+            return "NAN"
+        return f"({'-' if value < 0 else ''}INFINITY)" if value in (np.inf, -np.inf) else f"({value!r})"
+    raise Untraceable(f"a {type(value).__name__} in the text")
+
+
+def lift(value) -> Symbol:
+    """A Symbol of a Symbol, or of a number."""
+    if isinstance(value, Symbol):
+        return value
+    if isinstance(value, (bool, int, float, np.generic)):
+        return constant(value)
+    raise Untraceable(f"a {type(value).__name__} among elements")
+
+
+def cast(x: Symbol, dtype) -> Symbol:
+    """x in a dtype, as a C conversion."""
+    if x.dtype == dtype and x.weak is None:
+        return x
+    if dtype not in TYPES:
+        raise Untraceable(f"{dtype} in the middle of an expression")
+    if dtype.kind == "b":
+        return Symbol("({0} != " + TYPES[x.dtype] + "(0))", (x,), dtype)
+    return Symbol(TYPES[dtype] + "({0})" if " " not in TYPES[dtype] else "((" + TYPES[dtype] + ")({0}))", (x,), dtype)
+
+
+_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
+          "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+          "logical_and": "&&", "logical_or": "||"}
+_TEXT = {"negative": "-{0}", "positive": "{0}", "square": "({0} * {0})", "logical_not": "!{0}", "logical_xor": "({0} != {1})",
+         "absolute": "ag_abs({0})", "maximum": "ag_max({0}, {1})", "minimum": "ag_min({0}, {1})", "sign": "ag_sign({0})",
+         "conjugate": "{0}", "reciprocal": "ag_reciprocal({0})", "invert": "ag_invert({0})", "remainder": "ag_remainder({0}, {1})",
+         "floor_divide": "ag_floor_divide({0}, {1})", "logaddexp": "ag_logaddexp({0}, {1})", "power": "ag_pow({0}, {1})",
+         "exp": "ag_exp({0})"}
+_SAME = {"exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil",
+         "trunc", "rint", "isnan", "isinf", "isfinite", "signbit", "fmax", "fmin", "hypot", "copysign", "nextafter", "fmod"}
+_OTHER = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
+          "arctanh": "atanh"}
+
+
+def _template(name):
+    if name in _INFIX:
+        return "({0} " + _INFIX[name] + " {1})"
+    if name in _TEXT:
+        return _TEXT[name]
+    if name in _SAME or name in _OTHER:
+        f = _OTHER.get(name, name)
+        return f + ("({0}, {1})" if getattr(np, name).nin == 2 else "({0})")
+    return None
+
+
+def ufunc(name, *values) -> Symbol:
+    """A NumPy ufunc on elements, with NumPy's promotion."""
+    template = _template(name)
+    if template is None:
+        raise Untraceable(f"np.{name}")
+    operands = [lift(v) for v in values]
+    function = getattr(np, name)
+    if len(operands) != function.nin:
+        raise Untraceable(f"np.{name} of {len(operands)} operands")
+    asked = [o.weak if o.weak in (int, float) else o.dtype for o in operands]
+    numbers = all([isinstance(a, type) for a in asked])
+    if numbers:                              # Python's numbers among themselves, and a Python number again
+        asked = [o.dtype for o in operands]
+    try:
+        *inputs, output = function.resolve_dtypes((*asked, None))
+    except TypeError as error:
+        raise Untraceable(str(error)) from None
+    if output.kind in "O" or any(d not in TYPES for d in inputs):
+        raise Untraceable(f"np.{name} of {', '.join(map(str, inputs))}")
+    if (name in _SAME or name in _OTHER) and any([d.kind != "f" for d in inputs]):
+        raise Untraceable(f"np.{name} of integers")      # C's functions of these names are on floats
+    weak = {"f": float, "i": int}.get(output.kind) if numbers else None
+    return Symbol(template, tuple([cast(o, d) for o, d in zip(operands, inputs, strict=True)]), output, weak)
+
+
+def where(condition, x, y) -> Symbol:
+    """np.where: which of two, brought to their common dtype."""
+    x, y = lift(x), lift(y)
+    kinds = [s.weak if s.weak in (int, float) else s.dtype for s in (x, y)]
+    if all(isinstance(k, type) for k in kinds):
+        kinds = [x.dtype, y.dtype]
+    dtype = np.result_type(*[k(0) if isinstance(k, type) else k for k in kinds])
+    return Symbol("({0} ? {1} : {2})", (cast(lift(condition), np.dtype(bool)), cast(x, dtype), cast(y, dtype)), dtype)
+
+
+def _like(value):
+    def function(x, dtype=None, order=None):
+        return constant(np.dtype(dtype or lift(x).dtype).type(value))
+    return function
+
+
+class _Functions:
+    """What `np` is while a body is traced: its ufuncs, where, and the types and numbers that bodies name."""
+
+    where, zeros_like, ones_like = staticmethod(where), staticmethod(_like(0)), staticmethod(_like(1))
+
+    def __init__(self):
+        self.scientific = _Special()
+
+    def __getattr__(self, name):
+        found = getattr(np, name, None)
+        if isinstance(found, np.ufunc):
+            return lambda *values: ufunc(name, *values)
+        if isinstance(found, (float, type)) or name in ("result_type", "dtype", "iinfo", "finfo"):
+            return found
+        raise Untraceable(f"np.{name}")
+
+
+class _Special:
+    """What `sp` is while a body is traced: the functions of scipy.special that CUDA has under a name of its own."""
+
+    _names = {"erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "erfcx": "erfcx", "gammaln": "lgamma", "i0": "cyl_bessel_i0",
+              "i1": "cyl_bessel_i1"}
+
+    @property
+    def special(self):
+        return self
+
+    def __getattr__(self, name):
+        if name not in self._names:
+            raise Untraceable(f"scipy.special.{name}")
+
+        def function(x):
+            x = lift(x)
+            if x.dtype.kind != "f":
+                raise Untraceable(f"scipy.special.{name} of {x.dtype}")
+            return Symbol(self._names[name] + "({0})", (x,), x.dtype)
+        return function
+
+
+FUNCTIONS = _Functions()
+
+
+def refusal(name):
+    """What stands for an op that is not elementwise while others are traced."""
+    def function(*args, **kwargs):
+        raise Untraceable(f"{name}, which is not elementwise")
+    return function
+
+
+for _name, _ufunc in {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "pow": "power", "mod": "remainder",
+                      "floordiv": "floor_divide", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lt": "less",
+                      "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal"}.items():
+    setattr(Symbol, f"__{_name}__", lambda x, y, f=_ufunc: ufunc(f, x, y))
+    setattr(Symbol, f"__r{_name}__", lambda x, y, f=_ufunc: ufunc(f, y, x))
+for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+    setattr(Symbol, f"__{_name}__", lambda x, f=_ufunc: ufunc(f, x))
+
+
+def text(result: Symbol):
+    """(statements, final expression): every distinct subexpression once, in the order of evaluation."""
+    lines, names = [], {}
+
+    def visit(x):
+        operands = [visit(o) for o in x.operands]
+        expression = x.template.format(*operands)
+        if not x.operands:
+            return expression
+        key = (expression, x.dtype)
+        if key not in names:
+            names[key] = f"v{len(names)}"
+            lines.append(f"const {TYPES[x.dtype]} {names[key]} = {expression};")
+        return names[key]
+    final = visit(result)
+    return lines, final

@@ -1,0 +1,175 @@
+"""The kernels' text: what is traced, what it says, and, where NVRTC is installed, that it compiles for a real GPU.
+
+That the text computes the right numbers is tested on the simulated runtime and on a GPU, by tests/test_cuda.py.
+"""
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autograd_gpu.cuda import launch, trace
+from autograd_gpu.ops.compile import PLAIN
+from autograd_gpu.ops.kernels import fused
+from autograd_gpu.ops.namespace import REGISTRY
+from autograd_gpu.ops.op import Op
+from tests.test_ops import ARGUMENTS, BOOLEAN
+
+FLAT, STRIDED, FAR = ("flat",), ("strided", (), 3, "int"), ("strided", (), 1, "long long")
+
+
+def kinds_of(record, names, dtype):
+    """The kinds of a body's or formula's arguments, its plain ones as the tests of the ops call it."""
+    for n in names:
+        if n in BOOLEAN:
+            yield np.dtype(bool)
+        elif n in ("grad", "result") or record.roles.get(n, PLAIN) != PLAIN:
+            yield dtype
+        elif n in record.roles:
+            value = ARGUMENTS.get(record.name, {}).get(n, record.defaults.get(n))
+            yield type(value) if type(value) in (int, float) else value
+        else:
+            yield tuple
+
+
+def programs(dtype):
+    """(Fused, Program or None) for each elementwise body and formula of the registry."""
+    dtype = np.dtype(dtype)
+    for record in REGISTRY.values():
+        if not isinstance(record, Op) or not record.is_elementwise:
+            continue
+        for name, f in fused(record, dict.fromkeys(["body", *[r + p for p in record.formulas for r in ("raw_", "wide_raw_")]])).items():
+            if name.startswith("wide"):
+                continue
+            names = record.formula_parameters[name[4:]] if name != "body" else [n for n in record.parameters if n not in record.settled]
+            yield f, f.program(tuple(kinds_of(record, names, dtype)))
+
+
+@pytest.mark.parametrize("dtype, least", [("float32", 240), ("float64", 240), ("float16", 240), ("int64", 150), ("bool", 100)])
+def test_what_can_be_traced_is(dtype, least):
+    traced, refused = 0, {}
+    for f, program in programs(dtype):
+        if program is None:
+            refused[f.name] = f.reasons
+            assert all(f.reasons.values()), f.name
+            continue
+        traced += 1
+        for layout in (FLAT, ("flat", tuple(program.arrays[:1])), STRIDED, FAR):
+            source = program.source(*layout)
+            assert "@" not in source and f'__global__ void __launch_bounds__(256) {f.name}_{layout[0]}(' in source
+    assert traced >= least, sorted(refused)
+
+
+def program(function, *kinds):
+    return launch.Program("k", function, tuple(np.dtype(k) if isinstance(k, str) else k for k in kinds))
+
+
+def test_equal_expressions_are_computed_once():
+    s = program(lambda x, y: (x * y + 1) / (x * y + 1), "f4", "f4")
+    assert [line for line in s.statements if "x0 * x1" in line] == s.statements[:1]
+    assert s.dtype == np.float32 and len(s.statements) == 4
+
+
+def test_numbers_are_arguments_and_half_is_computed_in_float():
+    s = program(lambda x, alpha: x * alpha, "f2", float)
+    text = s.source("flat")
+    assert "double x1," in text and "const __half* __restrict__ p0," in text and "out[i] = (__half)(" in text
+    assert s.dtype == np.float16 and not re.search(r"\b0\.\d", text.split("_flat(")[1])
+
+
+@pytest.mark.parametrize("dtypes, result", [(("f4", "f8"), "f8"), (("i8", "f4"), "f8"), (("?", "f4"), "f4"), (("u1", "i1"), "i2")])
+def test_promotion_is_numpys(dtypes, result):
+    assert program(lambda x, y: x * y, *dtypes).dtype == np.dtype(result) == np.result_type(*dtypes)
+
+
+@pytest.mark.parametrize("function", [lambda x: x if x > 0 else -x, lambda x: x.sum(), lambda x: np.add.reduce(x),
+                                      lambda x: x.shape[0] * x], ids=["branch", "method", "reduction", "shape"])
+def test_what_is_not_elementwise_is_refused(function):
+    f = launch.Fused("k", function, None)
+    assert f.program((np.dtype("f4"),)) is None and f.reasons
+
+
+def test_the_input_itself_needs_no_kernel():
+    s = program(lambda grad: grad, "f4")
+    x = np.ones(3, np.float32)
+    assert s(x) is x
+
+
+arrays = st.integers(0, 2**32 - 1).map(np.random.default_rng)
+
+
+@settings(max_examples=200, deadline=None)
+@given(arrays)
+def test_merged_dimensions_walk_the_same_elements(rng):
+    shape = tuple(rng.integers(1, 4, rng.integers(0, 5)))
+    operands = []
+    for _ in range(rng.integers(1, 4)):
+        base = np.arange(4096.0).reshape(8, 8, 8, 8)
+        order = rng.permutation(4)
+        sizes = [slice(0, n if rng.random() < 0.7 else 1) for n in shape]
+        view = base.transpose(order)[(*[0] * (4 - len(shape)), *sizes)]
+        if rng.random() < 0.2:
+            view = view.reshape(-1)[:1].reshape(())
+        operands.append(view)
+    sizes, strides = launch.merged(shape, operands)
+    index = np.arange(int(np.prod(shape, dtype=int)))
+    for a, row in zip(operands, strides, strict=True):
+        rest, offset = index, 0
+        for n, s in zip(sizes[::-1], row[::-1], strict=True):
+            offset, rest = offset + rest % n * s, rest // n
+        memory = np.lib.stride_tricks.as_strided(a, (4096,), (8,))
+        want = np.broadcast_to(a, shape).reshape(-1)
+        np.testing.assert_array_equal(memory[offset] if a.size else want, want)
+
+
+def test_offsets_past_32_bits_get_64():
+    assert launch.index_type(100, [100], [[1]])[0] == "int"
+    assert launch.index_type(2**31, [2**31], [[1]])[0] == "long long"
+    assert launch.index_type(1000, [1000], [[3_000_000]])[0] == "long long"
+    assert launch.index_type(1000, [1000], [[-3_000_000]])[0] == "long long"
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    return pytest.importorskip("cupy_backends.cuda.libs.nvrtc", reason="NVRTC, through CuPy, is not installed",
+                               exc_type=ImportError)
+
+
+def compiled(nvrtc, source, arch, ptx=False):
+    """A kernel's binary, or its PTX, with the options that CuPy compiles with. Raises AssertionError with the log."""
+    core = pytest.importorskip("cupy._core.core", reason="CuPy for CUDA is not installed")
+    made = nvrtc.createProgram(source, "kernel.cu", (), ())
+    options = core.assemble_cupy_compiler_options(()) + ("-ftz=true", f"-arch={'compute' if ptx else 'sm'}_{arch}")
+    try:
+        nvrtc.compileProgram(made, options)
+    except nvrtc.NVRTCError:
+        raise AssertionError(nvrtc.getProgramLog(made)) from None
+    else:
+        return nvrtc.getPTX(made) if ptx else nvrtc.getCUBIN(made)
+    finally:
+        nvrtc.destroyProgram(made)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_every_text_compiles_for_sm_80(nvrtc, dtype):
+    if not hasattr(nvrtc, "getCUBIN") or nvrtc.getVersion() is None:
+        pytest.skip("this CuPy is not for CUDA")
+    count = 0
+    for _, made in programs(dtype):
+        if made is not None and made.same is None:
+            for layout in (FLAT, STRIDED):
+                assert compiled(nvrtc, made.source(*layout), 80)[:4] == b"\x7fELF"
+                count += 1
+    assert count > 200
+
+
+def test_the_flat_layout_moves_16_bytes_at_a_time(nvrtc):
+    ptx = compiled(nvrtc, program(lambda x, y: x * y, "f4", "f4").source("flat"), 80, ptx=True)
+    ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
+    assert len(re.findall(r"ld\.global(?:\.nc)?\.v4", ptx)) >= 2 and re.search(r"st\.global\.v4", ptx)
+
+
+def test_trace_and_numpy_agree_on_the_functions_they_have():
+    for name in [*trace._SAME, *trace._OTHER, *trace._TEXT, *trace._INFIX]:
+        assert isinstance(getattr(np, name), np.ufunc), name
