@@ -226,16 +226,17 @@ def _moved(array, here, where):
     if here.type == "cpu":
         with guard(where):
             return cupy.asarray(array)
-    # Each device's stream waits for the other's: the copy for the values, whoever frees the source and uses its memory again for the copy.
-    with guard(here):
-        source = cupy.cuda.get_current_stream()
-        ready = source.record()
+    # On the source's stream, behind what wrote the values; so whoever frees the source and uses its memory again comes after the copy.
     with guard(where):
         target = cupy.cuda.get_current_stream()
-        target.wait_event(ready)
-        out = cupy.asarray(array)
-        done = target.record()
-    source.wait_event(done)
+        out = cupy.empty(array.shape, array.dtype)
+        free = target.record()               # what used this memory before has ended by then
+    with guard(here):
+        source = cupy.cuda.get_current_stream()
+        source.wait_event(free)
+        out.data.copy_from_device_async(array.data, array.nbytes, source)
+        done = source.record()
+    target.wait_event(done)
     return out
 
 

@@ -200,9 +200,11 @@ def unlinking(cls):
     return type(cls.__name__, (cls,), {"__slots__": (), "__del__": unlink, "held_slots": all_slots(cls)})
 
 
-def new_node(cls) -> Node:
-    """A node of a class, numbered, without edges as yet. The compiled functions of ops have this written out."""
+def new_node(cls, device=CPU) -> Node:
+    """A node of a class that runs on a device, numbered, without edges as yet. The compiled functions of ops have this written out."""
     seq = next_seq()
     node = object.__new__(cls if seq % PRIME else unlinking(cls))
     node.seq, node._rare = seq, None
+    if device is not CPU:
+        rare_of(node).device = device
     return node

@@ -64,7 +64,11 @@ def _check_history(t, name):
 def written(t: Tensor, data) -> None:
     """Write values into t's memory and count the write."""
     array = t._array
-    run_apart(_device.xp(array).copyto, array, data, casting="unsafe")
+    if type(array) is np.ndarray:
+        run_apart(np.copyto, array, data, casting="unsafe")
+    else:
+        with _device.guard(t.device):
+            _device.cupy.copyto(array, data, casting="unsafe")
     version(t).count += 1
 
 
@@ -82,6 +86,9 @@ def inplace(op):
         source = _source(input, tracked and keeps)
         out = op.function(source, *args, **kwargs)
         data = out._array
+        if type(data) is not type(input._array):
+            raise RuntimeError(f"{title}: Expected all tensors to be on the same device, but found at least two devices, {input.device} and "
+                               f"{out.device}: move one of them with .to()")
         if data.shape != input._array.shape:
             raise RuntimeError(f"{title}: output with shape {list(input._array.shape)} doesn't match the broadcast shape "
                                f"{list(data.shape)}; an in-place operation cannot enlarge its tensor")
@@ -131,7 +138,8 @@ def _may_save_self(op):
 
 def _source(t: Tensor, copy):
     """What the op reads in t's place: t's history over t's memory, or over a copy if the formula will need the old values."""
-    source = wrap(t._array.copy() if copy else t._array)
+    with _device.guard(t.device):
+        source = wrap(t._array.copy() if copy else t._array)
     source._requires, source._node, source._nr = t._requires, t._node, t._nr
     if t._requires and t._node is None:
         source._leaf = t._leaf

@@ -87,11 +87,15 @@ _ORDERS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 def _comparable(x, y, a, b):
     """Operands of a comparison, both in int64 where a number does not fit into the other's integers: it would wrap and lie."""
-    if type(x) is int and b._array.dtype.kind in "iu" and a._array != x:
+    if type(x) is int and b._array.dtype.kind in "iu" and _wraps(x, a._array.dtype):
         return wrap(np.array(x)), OPS.to_copy(b, np.dtype(np.int64))
-    if type(y) is int and a._array.dtype.kind in "iu" and b._array != y:
+    if type(y) is int and a._array.dtype.kind in "iu" and _wraps(y, b._array.dtype):
         return OPS.to_copy(a, np.dtype(np.int64)), wrap(np.array(y))
     return a, b
+
+
+def _wraps(value, dtype):
+    return not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
 
 
 def _as_tensor(value, beside, to_float=False):

@@ -46,9 +46,9 @@ def polygamma(n: int, self):
     if n == 0:
         return F.digamma(self)
     if n != 1:
-        return sp.special.polygamma(n, self).astype(self.dtype, copy=False)
+        return sp.special.polygamma(np.asarray(n), self).astype(self.dtype, copy=False)
     mirrored = self < 0.5                    # where the series has no answer; reflected at 1/2
-    right = sp.special.polygamma(1, np.where(mirrored, 1 - self, self)).astype(self.dtype, copy=False)
+    right = sp.special.polygamma(np.asarray(1), np.where(mirrored, 1 - self, self)).astype(self.dtype, copy=False)
     slope = np.pi / np.sin(np.pi * self)
     return np.where(mirrored, slope * slope - right, right)
 

@@ -139,7 +139,7 @@ class CopySlices(_OfBase):
     @contextlib.contextmanager
     def _result_as_view(self):
         """If inner saved its result, that is a view of this node's: its history leads here, not to inner, which never runs by itself."""
-        view = new_node(AsStrided)
+        view = new_node(AsStrided, self.device)
         view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
         view.n0, view.i0 = self, 0
         rare = rare_of(self.inner)
@@ -175,8 +175,8 @@ class Overwritten(Node):
 
 def overwritten(operands, label) -> Node:
     """The node of an in-place operation without a derivative, on the first of its operands."""
-    node = new_node(Overwritten)
     tensors = [t for t in operands if isinstance(t, Tensor)]
+    node = new_node(Overwritten, tensors[0].device)
     node.edge_list = tuple([edge_of(t) for t in tensors])
     node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
@@ -200,7 +200,7 @@ def refresh(t: Tensor) -> None:
     if several_results(view):
         raise RuntimeError("a view that came with others from a function that returns multiple views has lost its history, as its base "
                            "was modified in place since: write to a clone(), or take the view again")
-    node = new_node(AsStrided)
+    node = new_node(AsStrided, base.device)
     node._set(base, view.steps)
     node.n0, node.i0 = edge_of(base)
     _move_retained(t, node, 0)
@@ -220,7 +220,7 @@ def set_history(t: Tensor, node, nr) -> None:
         t._node, t._nr, t._requires = node, nr, True
         return
     base = t._view.base
-    copy = new_node(CopySlices)
+    copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
     copy.inner = node
     copy.edge_list = (edge_of(base), *node.edges()[1:])
