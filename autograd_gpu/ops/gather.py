@@ -235,6 +235,8 @@ def _check_vector(name, self, dim, index):
     x, i = self if self.ndim else self.reshape((1,)), index if index.ndim else index.reshape((1,))
     if not self.ndim and i.size != 1 and name == "index_select":
         raise RuntimeError(f"{name}(): Index to a 0-d tensor can have only 1 value, got {i.size}")
+    if name == "index_fill":                 # the only one of its family that counts negative numbers from the end
+        i = np.where(i < 0, i + x.shape[d], i)
     wrong = _outside(i, x.shape[d])
     if wrong is not None:
         raise IndexError(f"{name}(): index {wrong} out of range in self, whose dimension {dim} has size {x.shape[d]}")

@@ -36,7 +36,7 @@ def softmax(self, dim: int, dtype: DType = None):
     if not self.ndim or not self.size:
         return self * 0 + self.dtype.type(1)
     x = self.astype(accumulator(self.dtype), copy=False)
-    x = x - F.largest(x, d, True)
+    x = np.ascontiguousarray(x - F.largest(x, d, True))
     np.exp(x, x)
     x /= np.add.reduce(x, d, None, None, True)
     return x.astype(self.dtype, copy=False)
@@ -69,7 +69,7 @@ def log_softmax(self, dim: int, dtype: DType = None):
     if not self.ndim or not self.size:
         return self * 0
     x = self.astype(accumulator(self.dtype), copy=False)
-    x = x - F.largest(x, d, True)
+    x = np.ascontiguousarray(x - F.largest(x, d, True))
     x -= np.log(np.add.reduce(np.exp(x), d, None, None, True))
     return x.astype(self.dtype, copy=False)
 

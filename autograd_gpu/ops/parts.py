@@ -470,25 +470,29 @@ def unfold_backward(grad_in, input_sizes: Size, dim: int, size: int, step: int):
 unfold_backward.vjp(grad_in=lambda grad, dim, size, step: F.unfold(grad, dim, size, step))
 
 
+def _with_part(input, src, part_of, name):
+    """A copy of input with src in place of a part of it. Raises RuntimeError unless src has the part's shape."""
+    made = F.clone(input)
+    part = part_of(made)
+    if src.shape != part.shape:
+        raise RuntimeError(f"{name}: expected src to have a size equal to the slice of input, {tuple(part.shape)}, got {tuple(src.shape)}")
+    part.copy_(src)
+    return made
+
+
 @composite
 def select_scatter(input, src, dim, index):
     """A copy with src in place of the part at an index of a dimension. Reference: torch.select_scatter."""
-    made = F.clone(input)
-    F.select(made, dim, index).copy_(src)
-    return made
+    return _with_part(input, src, lambda x: F.select(x, dim, index), "select_scatter")
 
 
 @composite
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """A copy with src in place of a slice of a dimension. Reference: torch.slice_scatter."""
-    made = F.clone(input)
-    F.slice(made, dim, start, end, step).copy_(src)
-    return made
+    return _with_part(input, src, lambda x: F.slice(x, dim, start, end, step), "slice_scatter")
 
 
 @composite
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
     """A copy with src in place of the diagonals over two dimensions. Reference: torch.diagonal_scatter."""
-    made = F.clone(input)
-    F.diagonal(made, offset, dim1, dim2).copy_(src)
-    return made
+    return _with_part(input, src, lambda x: F.diagonal(x, offset, dim1, dim2), "diagonal_scatter")

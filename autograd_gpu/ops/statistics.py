@@ -348,7 +348,9 @@ def cumsum(self, dim: int, *, dtype: DType = None):
     """
     d = dim_of("cumsum", dim, self.ndim)
     self = F.prepared(self, dtype)
-    return np.cumsum(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False) if self.ndim else self.copy()
+    if not self.ndim:
+        return self.copy()
+    return np.ascontiguousarray(np.cumsum(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False))
 
 cumsum.vjp(self=lambda grad, dim: F.cumsum_reverse(grad, dim))
 
@@ -372,7 +374,9 @@ def cumprod(self, dim: int, *, dtype: DType = None):
     """
     d = dim_of("cumprod", dim, self.ndim)
     self = F.prepared(self, dtype)
-    return np.cumprod(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False) if self.ndim else self.copy()
+    if not self.ndim:
+        return self.copy()
+    return np.ascontiguousarray(np.cumprod(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False))
 
 cumprod.vjp(self=lambda grad, self, result, dim: F.cumprod_backward(grad, self, result, dim))
 
