@@ -236,7 +236,8 @@ def _moved(array, here, where):
         source.wait_event(free)
         out.data.copy_from_device_async(array.data, array.nbytes, source)
         done = source.record()
-    target.wait_event(done)
+    with guard(where):                       # a null stream is that of the current device
+        target.wait_event(done)
     return out
 
 

@@ -501,7 +501,8 @@ def __deepcopy__(self, memo):
                            "detach() the tensor first")
     if id(self) in memo:
         return memo[id(self)]
-    t = wrap(self._array.copy())
+    with _device.guard(self.device):
+        t = wrap(self._array.copy())
     t.__class__ = type(self)
     t._requires = self._requires
     memo[id(self)] = t

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -25,7 +26,8 @@ class Program:
         are those of `keywords`.
         """
         self.name, self.kinds = name, kinds
-        symbols, self.arrays, self.scalars = [], [], []
+        symbols: list = []
+        self.arrays, self.scalars = [], []
         exact = any([isinstance(k, np.dtype) and k.kind in "biu" for k in kinds])
         for i, kind in enumerate(kinds):
             if isinstance(kind, np.dtype):
@@ -95,23 +97,24 @@ class Program:
         xp = _device.cupy
         arrays = [args[i] for i in self.arrays]
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
-        out = xp.empty(shape, self.dtype)
-        n = out.size
+        n = math.prod(shape)
         if not n:
-            return out
+            return xp.empty(shape, self.dtype)
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
         single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])
         if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous for a in arrays]):
+            out = xp.empty(shape, self.dtype)
             kernel = self._kernel("flat", single)
             grid = min(-(-n // (BLOCK * self.width(single))), MAX_GRID)
             kernel((grid,), (BLOCK,), (out, *arrays, *scalars, np.int64(n)))
             return out
-        sizes, strides = merged(shape, arrays)
+        order, sizes, strides = walk(shape, arrays)
+        out = xp.empty([shape[k] for k in order], self.dtype)
         index, kind = index_type(n, sizes, strides)
         kernel = self._kernel("strided", (), len(sizes), index)
         geometry = [kind(m) for m in sizes] + [kind(s) for row in strides for s in row]
         kernel((min(-(-n // BLOCK), MAX_GRID),), (BLOCK,), (out, *arrays, *scalars, *geometry, np.int64(n)))
-        return out
+        return out.transpose([order.index(k) for k in range(len(shape))])
 
     def _kernel(self, layout, single=(), ndim=0, index="long long"):
         key = layout, single, ndim, index
@@ -134,14 +137,19 @@ def _sections():
     return whole[:first], whole[first:second], whole[second:]
 
 
-def merged(shape, arrays):
-    """Sizes and, per array, strides in elements of as few dimensions as the operands can be walked by."""
+def walk(shape, arrays):
+    """(order, sizes, strides): the axes from slowest to fastest in memory, which the result keeps as NumPy's would, then the sizes and
+    per array the strides in elements of as few dimensions as the operands can be walked by in that order.
+    """
     rows = []
     for a in arrays:
         lead = len(shape) - a.ndim
         rows.append([0] * lead + [0 if a.shape[k] == 1 else a.strides[k] // a.itemsize for k in range(a.ndim)])
-    sizes, strides = [], [[] for _ in arrays]
-    for k, n in enumerate(shape):
+    order = memory_order(len(shape), rows)
+    sizes: list[int] = []
+    strides: list[list[int]] = [[] for _ in arrays]
+    for k in order:
+        n = shape[k]
         if n == 1:
             continue
         if sizes and all(row[-1] == r[k] * n for row, r in zip(strides, rows, strict=True)):
@@ -152,7 +160,22 @@ def merged(shape, arrays):
             sizes.append(n)
             for row, r in zip(strides, rows, strict=True):
                 row.append(r[k])
-    return (sizes, strides) if sizes else ([1], [[0] for _ in arrays])
+    return (order, sizes, strides) if sizes else (order, [1], [[0] for _ in arrays])
+
+
+def memory_order(ndim, rows):
+    """The axes from slowest to fastest: two change places only if every array that moves along both has the first one faster."""
+    order: list[int] = []
+    for axis in reversed(range(ndim)):       # insert before all that are faster
+        at = 0
+        for place, other in enumerate(order):
+            faster = [abs(row[axis]) < abs(row[other]) for row in rows if row[axis] and row[other]]
+            if faster and not all(faster):
+                break
+            if faster:
+                at = place + 1
+        order.insert(at, axis)
+    return order
 
 
 class Fused:

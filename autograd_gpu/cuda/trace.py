@@ -15,7 +15,7 @@ class Untraceable(Exception):
     """What was run on Symbols is not an expression of elements."""
 
 
-TYPES = {np.dtype(k): v for k, v in {
+TYPES: dict[np.dtype, str] = {np.dtype(k): v for k, v in {
     np.bool_: "bool", np.uint8: "unsigned char", np.uint16: "unsigned short", np.uint32: "unsigned int", np.uint64: "unsigned long long",
     np.int8: "signed char", np.int16: "short", np.int32: "int", np.int64: "long long", np.float32: "float", np.float64: "double"}.items()}
 """The C type of each dtype that is computed with. float16 is loaded as float; complex numbers are left to CuPy's functions."""
@@ -240,7 +240,8 @@ for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "
 
 def text(result: Symbol):
     """(statements, final expression): every distinct subexpression once, in the order of evaluation."""
-    lines, names = [], {}
+    lines: list[str] = []
+    names: dict[tuple, str] = {}
 
     def visit(x):
         operands = [visit(o) for o in x.operands]

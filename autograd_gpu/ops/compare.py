@@ -123,7 +123,7 @@ def close(self, other, rtol: float, atol: float, equal_nan: bool):
 @composite
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether all elements are close, as a bool; see isclose. Reference: torch.allclose."""
-    return bool(F.isclose(input, other, rtol, atol, equal_nan)._array.all())
+    return bool(F.all(F.isclose(input, other, rtol, atol, equal_nan)))
 
 
 @composite
@@ -133,7 +133,7 @@ def equal(input, other):
     Raises: RuntimeError for tensors of different dtypes. Reference: torch.equal.
     """
     _alike("equal", input, other)
-    return tuple(input.shape) == tuple(other.shape) and bool(F.eq(input, other)._array.all())
+    return tuple(input.shape) == tuple(other.shape) and bool(F.all(F.eq(input, other)))
 
 
 # ------------------------------------------------------------------------------------------------------ kinds of numbers

@@ -67,7 +67,8 @@ def array_of(data, dtype=None):
     """
     wanted = None if dtype is None else _dtype.to_numpy(dtype)
     if isinstance(data, Tensor):
-        return data._array.astype(wanted or data._array.dtype, copy=True)
+        with _device.guard(data.device):
+            return data._array.astype(wanted or data._array.dtype, copy=True)
     if _device.is_array(data) or isinstance(data, np.generic):
         own = _dtype.of(data.dtype.newbyteorder("=")).dtype
         return np.array(data, wanted or own) if isinstance(data, np.generic) else data.astype(wanted or own, copy=True)

@@ -324,7 +324,8 @@ def _store(t, key, value):
 # ------------------------------------------------------------------------------------------------------- what is written over
 
 @op(node="CopyBackwards", method=False, function=False, inplace="only", may_be_integer=True,
-    divert={"getattr(src, 'device', None) is not input.device": "copy_across"})
+    divert={"type(getattr(src, '_array', None)) is not type(input._array) or type(input) is not T and src.device is not input.device":
+            "copy_across"})
 def copy(self, src, non_blocking: bool = False):
     """src's values, broadcast, in self's shape and dtype: copy_ writes them. Reference: torch.Tensor.copy_."""
     if src.shape != self.shape:

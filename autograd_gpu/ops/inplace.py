@@ -87,8 +87,8 @@ def inplace(op):
         out = op.function(source, *args, **kwargs)
         data = out._array
         if type(data) is not type(input._array):
-            raise RuntimeError(f"{title}: Expected all tensors to be on the same device, but found at least two devices, {input.device} and "
-                               f"{out.device}: move one of them with .to()")
+            raise RuntimeError(f"{title}: Expected all tensors to be on the same device, but found at least two devices, {input.device} "
+                               f"and {out.device}: move one of them with .to()")
         if data.shape != input._array.shape:
             raise RuntimeError(f"{title}: output with shape {list(input._array.shape)} doesn't match the broadcast shape "
                                f"{list(data.shape)}; an in-place operation cannot enlarge its tensor")
@@ -138,8 +138,13 @@ def _may_save_self(op):
 
 def _source(t: Tensor, copy):
     """What the op reads in t's place: t's history over t's memory, or over a copy if the formula will need the old values."""
-    with _device.guard(t.device):
-        source = wrap(t._array.copy() if copy else t._array)
+    array = t._array
+    if copy and type(array) is np.ndarray:
+        array = array.copy()
+    elif copy:
+        with _device.guard(t.device):        # CuPy copies to the current device
+            array = array.copy()
+    source = wrap(array)
     source._requires, source._node, source._nr = t._requires, t._node, t._nr
     if t._requires and t._node is None:
         source._leaf = t._leaf

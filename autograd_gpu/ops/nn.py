@@ -237,7 +237,8 @@ def embedding_lookup(input, weight, padding_idx=None, max_norm=None, norm_type=2
     else:
         padding_idx %= rows
     if max_norm is not None:
-        _shorten(weight, input, float(max_norm), float(norm_type))
+        with _device.guard(weight.device):
+            _shorten(weight, input, float(max_norm), float(norm_type))
     return F.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
@@ -259,14 +260,16 @@ def one_hot(input, num_classes=-1):
         raise RuntimeError(f"one_hot: one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}")
     if not array.size and num_classes <= 0:
         raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor: pass num_classes")
-    if array.size and array.min() < 0:
-        raise RuntimeError(f"one_hot: Class values must be non-negative, got {array.min()}")
+    with _device.guard(input.device):
+        smallest, largest = (int(array.min()), int(array.max())) if array.size else (0, -1)
+    if smallest < 0:
+        raise RuntimeError(f"one_hot: Class values must be non-negative, got {smallest}")
     if num_classes == -1:
-        num_classes = int(array.max()) + 1
+        num_classes = largest + 1
     elif num_classes < 1:
         raise RuntimeError(f"one_hot: num_classes should be positive, got {num_classes}")
-    if array.size and array.max() >= num_classes:
-        raise RuntimeError(f"one_hot: Class values must be smaller than num_classes, got {array.max()} for {num_classes}")
+    if largest >= num_classes:
+        raise RuntimeError(f"one_hot: Class values must be smaller than num_classes, got {largest} for {num_classes}")
     return F.one_hot_of(input, num_classes)
 
 

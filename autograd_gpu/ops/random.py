@@ -161,7 +161,11 @@ def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None,
 
     Raises: RuntimeError for a negative std, TypeError for two numbers without size. Reference: torch.normal.
     """
-    smallest = std._array.min() if isinstance(std, Tensor) and std._array.size else std if not isinstance(std, Tensor) else 0
+    if isinstance(std, Tensor):
+        with _device.guard(std.device):
+            smallest = std._array.min().item() if std._array.size else 0
+    else:
+        smallest = std
     if smallest < 0:
         raise RuntimeError(f"normal expects all elements of std >= 0.0, but found std {smallest}")
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
@@ -207,7 +211,7 @@ def bernoulli(input, p=None, *, generator=None) -> Tensor:
     check_tensor("bernoulli", input)
     if p is None:
         return F.bernoulli_draw(input, generator)
-    return wrap(_device.xp(input._array).empty_like(input._array)).bernoulli_(p, generator=generator)
+    return F.zeros_like(input).bernoulli_(p, generator=generator)
 
 
 @public

@@ -413,7 +413,8 @@ def attach_list(node, outs):
 def on_device(*inputs):
     """The Rare of a node recorded on a CUDA device: it runs there."""
     found = Rare()
-    found.device = next(t.device for i in inputs for t in (i if isinstance(i, (list, tuple)) else (i,)) if isinstance(t, CudaTensor))
+    found.device = next(t.device for i in inputs for t in (i if isinstance(i, (list, tuple)) else (i,))
+                        if isinstance(t, Tensor) and type(t._array) is not nd)
     return found
 
 

@@ -1,0 +1,491 @@
+"""CUDA tensors beside CPU tensors: the same values and derivatives, on their own device, and what only several devices show.
+
+Runs on a GPU, or on simulated devices: python -m pytest -p tests.simgpu.plugin tests/test_cuda.py
+"""
+import copy
+import gc
+import pickle
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import autograd_gpu as torch
+from autograd_gpu.ops.namespace import REGISTRY
+from tests.cuda_programs import PROGRAMS, VALUES
+from tests.test_ops import ARGUMENTS, ELEMENTWISE, IN_PLACE, call, operands_for
+
+_reason = torch.cuda.why_not_available()
+if _reason:
+    pytest.skip(f"no CUDA device: {_reason}; for simulated ones run with -p tests.simgpu.plugin", allow_module_level=True)
+cp = pytest.importorskip("cupy")
+pytestmark = pytest.mark.gpu
+two_devices = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+
+
+def settled(t, where="cuda:0"):
+    """A CUDA tensor's array, known to be a CuPy array on the device that the tensor names."""
+    assert isinstance(t._array, cp.ndarray) and t.device == torch.device(where) and t._array.device.id == t.device.index and t.is_cuda
+    return cp.asnumpy(t._array)
+
+
+def equal(on_cuda, on_cpu, what, where="cuda:0"):
+    got, want = settled(on_cuda.detach(), where), on_cpu.detach().numpy()
+    assert got.shape == want.shape and got.dtype == want.dtype, what
+    tolerance = {2: 2e-3, 4: 2e-6, 8: 1e-9, 16: 1e-9}[max(got.itemsize, 2)] if got.dtype.kind in "fc" else 0
+    if got.dtype == np.complex64:
+        tolerance = 2e-6
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=what)
+
+
+def derivatives(program, operands, where):
+    """The result, the gradients and their own gradients, by name."""
+    leaves = [torch.from_numpy(a.copy()).to(where).requires_grad_(a.dtype.kind == "f") for a in operands]
+    wanted = [t for t in leaves if t.requires_grad]
+    found = {}
+    y = program(*leaves)
+    found["result"] = y
+    weights = torch.from_numpy(np.linspace(0.5, 1.5, max(y.numel(), 1))[:y.numel()].reshape(y.shape)).to(where).to(y.dtype)
+    loss = (y * weights).real.sum() if y.is_complex() else (y * weights).sum()
+    first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+    found |= {f"gradient {i}": g for i, g in enumerate(first) if g is not None}
+    rest = [(g * g).sum() for g in first if g is not None and g.requires_grad]
+    if rest:
+        second = torch.autograd.grad(sum(rest), wanted, allow_unused=True)
+        found |= {f"second gradient {i}": g for i, g in enumerate(second) if g is not None}
+    return found
+
+
+def same_on_both(program, operands, where="cuda:0"):
+    on_cpu, on_cuda = derivatives(program, operands, "cpu"), derivatives(program, operands, where)
+    assert on_cpu.keys() == on_cuda.keys()
+    for what, t in on_cuda.items():
+        equal(t, on_cpu[what], what, where)
+
+
+# ------------------------------------------------------------------------------------------------------------ all the ops
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise(name):
+    record = REGISTRY[name]
+    arrays = operands_for(record, np.random.default_rng(len(name)), (7,))
+    same_on_both(lambda *operands: call(record, dict(zip(arrays, operands, strict=True))), list(arrays.values()))
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place(name):
+    operand = operands_for(REGISTRY[name], np.random.default_rng(2), (5,))["self"]
+
+    def program(x):
+        h = x * 1.0
+        assert getattr(h, name + "_")(**ARGUMENTS.get(name, {})) is h
+        return h
+    same_on_both(program, [operand])
+
+
+@pytest.mark.parametrize("where", ["cuda:0", pytest.param("cuda:1", marks=two_devices)])       # the second is not the current one
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name, where):
+    program, *shapes = PROGRAMS[name]
+    rng = np.random.default_rng(len(name))
+    same_on_both(program, [rng.standard_normal(shape) for shape in shapes], where)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_value(name):
+    x = np.random.default_rng(3).standard_normal((3, 4))
+    equal(VALUES[name](torch.from_numpy(x).to("cuda:0")), VALUES[name](torch.from_numpy(x)), name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "int64", "bool", "uint8"])
+def test_arithmetic_in_each_dtype(dtype):
+    x = (np.arange(6).reshape(2, 3) % 4).astype(dtype)
+    for f in (lambda x: x + x, lambda x: x * 2, lambda x: x.sum(), lambda x: x / 3, lambda x: x == 1,
+              lambda x: x @ x.t() if dtype != "bool" else x):
+        equal(f(torch.from_numpy(x).cuda()), f(torch.from_numpy(x)), dtype)
+
+
+def test_formulas_run_in_float32_for_half_precision():
+    def program(where):
+        x = torch.tensor([0.1, 0.7, -2.3], dtype=torch.float16, device=where, requires_grad=True)
+        y = torch.nn.functional.silu(x) * torch.tensor([3.0], dtype=torch.float16, device=where)
+        y.sum().backward()
+        return y, x.grad
+    for ours, want in zip(program("cuda:0"), program("cpu"), strict=True):
+        equal(ours, want, "half")
+
+
+# --------------------------------------------------------------------------------------------------------------- creation
+
+@pytest.mark.parametrize("make", [
+    lambda **k: torch.zeros(2, 3, **k), lambda **k: torch.ones(2, **k), lambda **k: torch.full((2,), 1.5, **k),
+    lambda **k: torch.arange(5, **k), lambda **k: torch.arange(0, 1, 0.25, **k),
+    lambda **k: torch.linspace(0, 1, 5, **k), lambda **k: torch.eye(3, **k),
+    lambda **k: torch.tensor([[1.0, 2.0]], **k), lambda **k: torch.tensor(3, **k), lambda **k: torch.as_tensor([1, 2], **k),
+    lambda **k: torch.tensor([True, False], **k)])
+def test_creation(make):
+    equal(make(device="cuda:0"), make(), "device=")
+    with torch.device("cuda:0"):
+        equal(make(), make(device="cpu"), "with device")
+    torch.set_default_device("cuda:0")
+    equal(make(), make(device="cpu"), "default device")
+
+
+def test_uninitialised_and_like():
+    x = torch.empty(2, 3, device="cuda:0")
+    assert settled(x).shape == (2, 3)
+    for t in (torch.zeros_like(x), torch.empty_like(x), torch.rand_like(x), torch.randn_like(x), x.new_zeros(2), x.new_tensor([1.0])):
+        settled(t)
+    assert torch.zeros_like(x, device="cpu").device.type == "cpu"
+
+
+def test_random():
+    for make in (lambda: torch.rand(1000, device="cuda:0"), lambda: torch.randn(1000, device="cuda:0"),
+                 lambda: torch.randint(0, 9, (1000,), device="cuda:0"), lambda: torch.randperm(1000, device="cuda:0"),
+                 lambda: torch.bernoulli(torch.full((1000,), 0.5, device="cuda:0")),
+                 lambda: torch.nn.functional.dropout(torch.ones(1000, device="cuda:0"), 0.5),
+                 lambda: torch.empty(1000, device="cuda:0").uniform_(), lambda: torch.empty(1000, device="cuda:0").normal_(1, 2),
+                 lambda: torch.normal(torch.zeros(1000, device="cuda:0"), 1.0)):
+        torch.manual_seed(1)
+        first = settled(make())
+        torch.manual_seed(1)
+        np.testing.assert_array_equal(first, settled(make()))
+        assert len(np.unique(first)) > 1
+        assert (first != settled(make())).any()
+
+
+# ----------------------------------------------------------------------------------------------------------- between devices
+
+def test_copies_are_differentiable():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.to("cuda:0")
+    assert y.grad_fn.name() == "ToCopyBackward0" and y.device == torch.device("cuda:0") and x.to("cpu") is x and y.to("cuda:0") is y
+    z = (y * y).cpu() * x
+    z.sum().backward()
+    assert z.device.type == "cpu" and x.grad.tolist() == [3.0, 12.0] and x.grad.device.type == "cpu"
+    g, = torch.autograd.grad((x.cuda() ** 3).sum().cpu(), x, create_graph=True)
+    h, = torch.autograd.grad(g.sum(), x)
+    assert g.tolist() == [3.0, 12.0] and h.tolist() == [6.0, 12.0] and h.device.type == "cpu"
+    both = x.to("cuda:0", torch.float64)
+    assert both.dtype == torch.float64 and both.is_cuda
+    both.sum().backward()
+    assert x.grad.tolist() == [4.0, 13.0] and x.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("to", "source"), [("cuda:0", "cpu"), ("cpu", "cuda:0"), ("cuda:0", "cuda:0"),
+                                            pytest.param("cuda:0", "cuda:1", marks=two_devices)])
+def test_copy_into(to, source):
+    x = torch.tensor([1.0, 2.0, 3.0], device=source, requires_grad=True)
+    h = torch.zeros(2, 3, device=to)
+    h[0].copy_(x)
+    assert h.device == torch.device(to)
+    (h * h).sum().backward()
+    assert h.tolist() == [[1, 2, 3], [0, 0, 0]] and x.grad.tolist() == [2, 4, 6] and x.grad.device == torch.device(source)
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_fused_kernel_keeps_the_layout_of_its_operands(axes):
+    x = torch.randn(4, 3, 2).permute(axes)
+    y = torch.randn(x.shape[-1])
+    for compute in lambda x, y: x * 2, lambda x, y: x + y, lambda x, y: (y.tanh() * x).exp():
+        want, got = compute(x, y), compute(x.cuda(), y.cuda())
+        assert got.stride() == want.stride() and torch.allclose(got.cpu(), want)
+
+
+def test_a_copy_keeps_layout_and_makes_no_alias():
+    x = torch.arange(6.0).reshape(2, 3).t()
+    y = x.cuda()
+    assert y.stride() == x.stride() and y.cpu().stride() == x.stride()
+    x[0, 0] = 9
+    assert y[0, 0].item() == 0
+    back = y.cpu()
+    y[0, 1] = 7
+    assert back[0, 1].item() == 3
+
+
+@two_devices
+@pytest.mark.parametrize("f", [
+    lambda x, y: x + y, lambda x, y: x @ y, lambda x, y: torch.cat((x, y)), lambda x, y: torch.where(x > 0, x, y), lambda x, y: x.add_(y),
+    lambda x, y: torch.lerp(x, x, y), lambda x, y: torch.nn.functional.mse_loss(x, y), lambda x, y: torch.stack((x, y)),
+    lambda x, y: x == y, lambda x, y: torch.nn.functional.linear(x, y),
+    lambda x, y: torch.addmm(x, x, y), lambda x, y: x.index_select(0, y.long()[0])])
+@pytest.mark.parametrize("other", ["cpu", "cuda:1"])
+def test_operands_on_different_devices(f, other):
+    x, y = torch.ones(2, 2, device="cuda:0"), torch.ones(2, 2, device=other)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        f(x, y)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        f(y, x)
+
+
+def test_a_number_in_host_memory_goes_along():
+    x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    s = torch.tensor(3.0, requires_grad=True)
+    for y in (x * s, s * x, torch.where(x > 0, x * s, s)):
+        settled(y.detach())
+    (x * s).sum().backward()
+    assert s.grad.item() == 3 and s.grad.device.type == "cpu" and x.grad.tolist() == [3, 3]
+    x.detach().add_(torch.tensor(1.0))
+    assert x.tolist() == [2, 3]
+    with pytest.raises(RuntimeError, match="device"):
+        torch.tensor(1.0).add_(x.detach().sum())
+    with pytest.raises(RuntimeError, match="same device"):
+        x * torch.tensor([1.0])
+
+
+def test_a_leafs_gradient_is_on_its_device():
+    x = torch.ones(2, device="cuda:0", requires_grad=True)
+    with pytest.raises(RuntimeError, match="device"):
+        x.grad = torch.ones(2)
+    x.grad = torch.ones(2, device="cuda:0")
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="on cpu.*on cuda:0"):
+        (x * 2).backward(torch.ones(2))
+
+
+def devices_of_nodes(order):
+    """Hooks that note on which device each node ran."""
+    def watch(t, name):
+        t.grad_fn.register_prehook(lambda grads: order.append((name, cp.cuda.Device().id, grads[0].device)) or None)
+        return t
+    return watch
+
+
+@two_devices
+def test_each_node_runs_under_its_own_device():
+    order = []
+    watch = devices_of_nodes(order)
+    x = torch.ones(3, requires_grad=True)
+    a = watch(x * 2, "cpu")
+    b = watch(a.to("cuda:0") * 3, "cuda:0")
+    c = watch(a.to("cuda:1") * 4, "cuda:1")
+    d = watch(b.to("cuda:1") * c, "cuda:1")
+    e = watch(d.cpu() + a, "cpu")
+    e.sum().backward()
+    assert len(order) == 5
+    for name, current, device in order:
+        assert device == torch.device(name) and (name == "cpu" or current == device.index)
+    want = 2 * (2 * 2 * 12) + 2                               # of 12 a a + a, a = 2 x
+    assert x.grad.tolist() == [want] * 3 and cp.cuda.Device().id == 0
+
+
+@two_devices
+def test_backward_in_a_thread_that_uses_another_device():
+    x = torch.ones(3, device="cuda:1", requires_grad=True)
+    y = (x * 2).exp().sum()
+    seen = []
+
+    def work():
+        y.backward()
+        seen.append(cp.cuda.Device().id)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [0] and x.grad.device == torch.device("cuda:1")
+    np.testing.assert_allclose(x.grad.cpu().numpy(), np.full(3, 2 * np.exp(2)), rtol=1e-5)
+
+
+@two_devices
+def test_results_stay_on_the_second_device():
+    x = torch.tensor([1.0, 2.0], device="cuda:1", requires_grad=True)
+    w = torch.tensor([[1.0, 2.0], [3.0, 4.0]], device="cuda:1")
+    for y in (x * 2, (w @ x).sum(), torch.softmax(x, 0), x.sum() + 1, torch.zeros_like(x), x[x > 1], x.double(), 2 - x):
+        assert y.device == torch.device("cuda:1") and y._array.device.id == 1
+    (w @ x).tanh().sum().backward()
+    assert x.grad.device == torch.device("cuda:1")
+    with torch.device("cuda:1"):
+        assert torch.ones(2).device == torch.device("cuda:1") and torch.arange(3)._array.device.id == 1
+    torch.cuda.set_device(1)
+    try:
+        assert torch.cuda.current_device() == 1 and torch.zeros(2, device="cuda").device == torch.device("cuda:1")
+    finally:
+        torch.cuda.set_device(0)
+
+
+# --------------------------------------------------------------------------------------------------------- the outside world
+
+def test_text():
+    x = torch.tensor([1.0, 2.5], device="cuda:0", requires_grad=True)
+    assert repr(x) == "tensor([1.0000, 2.5000], device='cuda:0', requires_grad=True)"
+    assert repr(x * 2) == "tensor([2., 5.], device='cuda:0', grad_fn=<MulBackward0>)"
+    assert repr(torch.tensor(3, device="cuda:0")) == "tensor(3, device='cuda:0')"
+
+
+def test_arrays_of_both_kinds():
+    x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    with pytest.raises(TypeError, match="cuda:0.*cpu"):
+        x.detach().numpy()
+    with pytest.raises(TypeError, match="cuda:0.*cpu"):
+        np.asarray(x.detach())
+    with pytest.raises(RuntimeError, match="detach"):
+        x.cupy()
+    shared = x.detach().cupy()
+    assert isinstance(shared, cp.ndarray) and shared.data.ptr == x._array.data.ptr
+    with pytest.raises(TypeError, match="cpu"):
+        torch.ones(2).cupy()
+    again = torch.as_tensor(shared)
+    assert again.device == x.device and again._array.data.ptr == shared.data.ptr
+    assert (x + shared).tolist() == [2, 4] and torch.tensor(shared).tolist() == [1, 2]
+
+
+def test_python_values():
+    x = torch.tensor([1.5], device="cuda:0")
+    assert x.item() == 1.5 and float(x) == 1.5 and int(x) == 1 and bool(x > 1) and x.tolist() == [1.5] and len(x) == 1
+    assert [type(t.item()) for t in torch.arange(2, device="cuda:0")] == [int, int]
+    assert torch.equal(x, x.clone()) and torch.allclose(x, x + 1e-9)
+
+
+def test_copies_and_pickles_of_tensors():
+    x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x.detach().requires_grad_()))):
+        assert y.device == x.device and y.tolist() == [1, 2] and y.requires_grad and y._array.data.ptr != x._array.data.ptr
+
+
+def test_hooks_get_tensors_of_the_device():
+    x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    seen = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g) or g * 10)
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad))
+    y.retain_grad()
+    y.sum().backward()
+    for t in (*seen, y.grad, x.grad):
+        settled(t)
+    assert x.grad.tolist() == [20, 20]
+    with pytest.warns(UserWarning, match="create_graph"):
+        (x * x).sum().backward(create_graph=True)
+    assert x.grad.requires_grad and x.grad.tolist() == [22, 24]
+
+
+def test_versions_are_checked():
+    x = torch.ones(2, device="cuda:0", requires_grad=True)
+    h = x * 1
+    y = h.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_shapes_that_do_not_fit():
+    x, y = torch.ones(2, 3, device="cuda:0"), torch.ones(2, device="cuda:0")
+    with pytest.raises(RuntimeError, match="size of tensor a.*must match"):
+        x + y
+    with pytest.raises(RuntimeError, match="mat|size|shape"):
+        x @ y
+    with pytest.raises(IndexError):
+        x.sum(5)
+
+
+def test_nothing_keeps_device_memory():
+    def used():
+        gc.collect()
+        return sum(sys.getsizeof(o) for o in gc.get_objects() if isinstance(o, cp.ndarray))
+    x = torch.ones(1000, device="cuda:0", requires_grad=True)
+    (x * x).sum().backward()
+    before = used()
+    for _ in range(5):
+        x.grad = None
+        ((x * x).exp() / 3).sum().backward()
+    assert used() == before
+
+
+@two_devices
+def test_everything_on_the_second_device_while_the_first_is_current():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], device="cuda:1", requires_grad=True)
+    seen = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g))
+    x.register_hook(lambda g: seen.append(g) or g * 2)
+    y.retain_grad()
+    for _ in range(2):
+        y.sum().backward(retain_graph=True)
+    with pytest.warns(UserWarning, match="create_graph"):
+        y.sum().backward(retain_graph=True, create_graph=True)
+    seen += [y.grad, x.grad, copy.deepcopy(x.detach()), x.detach().clone(), x.detach().contiguous(), x.t().contiguous(), x.detach().float()]
+    seen += [torch.ones_like(x), torch.rand_like(x), x.detach().new_zeros(2), x.detach() > 2, x.detach() == 3, x.detach().long() > 2]
+    seen += [x[x > 2], x.double()]
+    with torch.no_grad():
+        x[0] = 1
+        x[:, 1].add_(x[:, 0])
+        x.clamp_(max=3).mul_(2.0)
+    seen.append(x)
+    cat = torch.cat([x, x[:0]])
+    cat.sum().backward()
+    a, b = x.unbind()
+    a.sum().backward()
+    seen += [cat, a, b, x.grad]
+    for t in seen:
+        assert t.device == torch.device("cuda:1") and t._array.device.id == 1
+    repr(x)
+    assert x.tolist() == [[2, 4], [6, 6]] and x.sum().item() == 18
+    assert torch.equal(x.detach(), x.detach().clone()) and torch.allclose(x, x) and torch.tensor(x.detach()).device == x.device
+    torch.manual_seed(0)
+    rows = torch.tensor([1, 0], device="cuda:1")
+    for t in (torch.bernoulli(x.detach() / 10), torch.bernoulli(x, 0.5), torch.normal(0.0, x.detach()), torch.multinomial(x.detach(), 1),
+              torch.empty_like(x).uniform_(), torch.nn.functional.embedding(rows, x.detach(), max_norm=1.0)):
+        assert t.device == x.device
+    x.data.copy_(torch.tensor([[2.0, 4.0], [6.0, 6.0]]))
+    assert torch.nn.functional.dropout(x, 0.5).device == torch.nn.functional.one_hot(x.detach().long()).device == x.device
+    parts = torch.autograd.grad(x.sum() + (x * x).cpu().sum() + x.to("cuda:0").sum().to("cuda:1"), x)
+    assert parts[0].device == x.device and parts[0].tolist() == [[12, 20], [28, 28]]      # x's hook doubles them
+    torch.autograd.backward([x.sum(), x.cpu().sum(), x.to("cuda:0").sum()], inputs=[x])
+    assert x.grad.device == x.device
+
+
+def test_parameters():
+    w = torch.nn.Parameter(torch.ones(2, 3, device="cuda:0"))
+    y = torch.nn.functional.linear(torch.ones(1, 3, device="cuda:0"), w) + w.sum() * 2
+    y.sum().backward()
+    assert w.grad.tolist() == [[5, 5, 5]] * 2 and w.grad.is_cuda and (2 * w).is_cuda
+    with torch.no_grad():
+        w.sub_(w.grad)
+    assert w.tolist() == [[-4, -4, -4]] * 2
+
+
+def test_on_a_stream_of_the_users():
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+        y = (x * 3 + torch.ones(2).cuda()).exp().log().sum()
+        y.backward()
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [5, 7]
+        back = (x.detach() * 2).cpu()
+    assert back.tolist() == [2, 4]
+
+
+@two_devices
+def test_devices_and_streams_of_two_threads():
+    found = {}
+
+    def work(d):
+        with cp.cuda.Device(d), cp.cuda.Stream(non_blocking=True):
+            w = torch.ones(3, device=f"cuda:{d}", requires_grad=True)
+            for _ in range(5):
+                (w * torch.tensor([1.0, 2.0, 3.0]).cuda(d)).tanh().sum().backward()
+                with torch.no_grad():
+                    w -= w.grad
+                w.grad = None
+            found[d] = w.tolist()
+    threads = [threading.Thread(target=work, args=(d,)) for d in (0, 1)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found[0] == found[1] and len(found[0]) == 3
+
+
+@two_devices
+def test_a_copy_between_devices_on_streams_of_both():
+    with cp.cuda.Device(1):
+        there = cp.cuda.Stream(non_blocking=True)
+    with cp.cuda.Stream(non_blocking=True):
+        x = torch.arange(6.0).reshape(2, 3).t().cuda().requires_grad_()
+        with cp.cuda.Device(1), there:
+            y = x.to("cuda:1")
+            assert y.stride() == (1, 3)
+            z = (y * y).sum()
+            z.backward()
+        assert x.grad.tolist() == (2 * x.detach()).tolist()
