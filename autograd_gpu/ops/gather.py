@@ -43,6 +43,9 @@ def _check_along(name, self, dim, index, src=None):
     d = wrap_dim(dim, self.ndim, name)
     if index.size:
         _check_integer(name, index)
+    if src is not None and src.dtype != self.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype, got {_dtype.of(self.dtype)} and "
+                           f"{_dtype.of(src.dtype)}")
     x, i = self if self.ndim else self.reshape((1,)), index if index.ndim else index.reshape((1,))
     s = None if src is None else src if src.ndim else src.reshape((1,))
     if not i.size:
@@ -93,9 +96,6 @@ gather_backward.vjp(grad_output=lambda grad, dim, index: F.gather(grad, dim, ind
 @op(method=False, function=False, node="ScatterBackward0")
 def scatter_tensor(self, dim: int, index, src):
     """A copy with src's elements at an index along a dimension."""
-    if self.dtype != src.dtype:
-        raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype, got {_dtype.of(self.dtype)} and "
-                           f"{_dtype.of(src.dtype)}")
     out = self.copy()
     x, d, i, s = _check_along("scatter", out, dim, index, src)
     if i.size:
@@ -175,9 +175,6 @@ composite(inplace=True)(_scatter)
 @op(inplace=True)
 def scatter_add(self, dim: int, index, src):
     """A copy with src's elements added to those at an index along a dimension. Reference: torch.scatter_add."""
-    if self.dtype != src.dtype:
-        raise RuntimeError(f"scatter_add(): Expected self.dtype to be equal to src.dtype, got {_dtype.of(self.dtype)} and "
-                           f"{_dtype.of(src.dtype)}")
     out = self.copy()
     x, d, i, s = _check_along("scatter_add", out, dim, index, src)
     if i.size:

@@ -20,7 +20,6 @@ import types
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor
 from autograd_gpu.cuda import trace
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
@@ -185,11 +184,9 @@ class Op:
 
     def on_cuda(self, *args, **kwargs):
         """The op on CuPy's arrays, under the guard of their device."""
-        operands = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,))
-                    if isinstance(t, Tensor) and type(t._array) is not np.ndarray]           # a Parameter is no CudaTensor
         if self._cuda_function is None:
             self._cuda_function = _compiled(self, _device.cupy, soft=False)["function"]
-        with _device.guard(operands[0].device):
+        with _device.guard(runtime.cuda_device((*args, *kwargs.values()))):
             return self._cuda_function(*args, **kwargs)
 
 

@@ -413,9 +413,14 @@ def attach_list(node, outs):
 def on_device(*inputs):
     """The Rare of a node recorded on a CUDA device: it runs there."""
     found = Rare()
-    found.device = next(t.device for i in inputs for t in (i if isinstance(i, (list, tuple)) else (i,))
-                        if isinstance(t, Tensor) and type(t._array) is not nd)
+    found.device = cuda_device(inputs)
     return found
+
+
+def cuda_device(operands):
+    """The device of the first Tensor on CUDA, in lists too; a Parameter may be one without being a CudaTensor."""
+    return next(t.device for o in operands for t in (o if isinstance(o, (list, tuple)) else (o,))
+                if isinstance(t, Tensor) and type(t._array) is not nd)
 
 
 def rare(node, state):
