@@ -308,7 +308,8 @@ def _run_body(text, op, on_cuda):
             text(f"if {first}.itemsize == 2: data = in_float32(body, {', '.join(arguments)})")
             text(f"else: data = quiet_run(body, {', '.join(arguments)})")
         else:
-            text(f"data = quiet_run(body, {', '.join(arguments)})")
+            text(f"data = body({', '.join(arguments)})" if op.is_view else     # a view computes nothing that NumPy could warn of
+                 f"data = quiet_run(body, {', '.join(arguments)})")
     with text.block("except Exception as error:"):
         text(f"data = recover(op, error, body, ({', '.join(a for a in arguments if '=' not in a)},), "
              f"dict({', '.join(a for a in arguments if '=' in a)}))")
