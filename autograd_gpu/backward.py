@@ -39,9 +39,8 @@ def _make_root(i, output, gradient, create_graph):
         if array.dtype.kind == "c":
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
         node = output._node
-        with _device.guard(output.device):
-            one = wrap(_device.xp(array).ones(array.shape, array.dtype)) if create_graph else _one(array)
-        return (leaf_node(output) if node is None else node), output._nr, one
+        one = _one(array, create_graph)
+        return (leaf_node(output) if node is None else node), output._nr, wrap(one) if create_graph else one
     if gradient._array.shape != array.shape:
         raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "
                            f"shape of {tuple(array.shape)}; they have to be the same")
@@ -59,10 +58,13 @@ def _make_root(i, output, gradient, create_graph):
 _ones: dict[np.dtype, np.ndarray] = {}       # a read-only 0-d one of each dtype: nothing in the engine writes to a root's gradient
 
 
-def _one(array):
-    """The gradient of an array of one element with respect to itself."""
-    if array.ndim or type(array) is not np.ndarray:
-        return _device.xp(array).ones(array.shape, array.dtype)
+def _one(array, own):
+    """The gradient of an array of one element with respect to itself; `own`: an array that nobody else has."""
+    if type(array) is not np.ndarray:
+        with _device.guard(_device.of(array)):
+            return _device.xp(array).ones(array.shape, array.dtype)
+    if array.ndim or own:
+        return np.ones(array.shape, array.dtype)
     found = _ones.get(array.dtype)
     if found is None:
         found = _ones[array.dtype] = np.ones((), array.dtype)

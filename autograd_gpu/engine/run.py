@@ -11,7 +11,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, local
-from autograd_gpu.engine.node import LAST
+from autograd_gpu.engine.node import AccumulateGrad
 
 _ndarray = np.ndarray
 _by_seq = operator.attrgetter("seq")
@@ -85,11 +85,11 @@ def count_dependencies(roots):
     while stack:
         node = stack.pop()
         while node is not None:                                  # along the first edge; the others wait on the stack
-            arity = node.arity
-            if arity == 1:
-                n = node.n0
-            elif arity == 2:
-                n, other = node.n0, node.n1
+            links = node.links
+            if len(links) == 2:
+                n = links[0]
+            elif len(links) == 4:
+                n, _, other, _ = links
                 if n is None:
                     n = other
                 elif other is not None:
@@ -100,19 +100,18 @@ def count_dependencies(roots):
                         stack.append(other)
             else:
                 n = None
-                if arity:
-                    for other, _ in node.edge_list:
-                        if other is None:
-                            continue
-                        if other in counts:
-                            counts[other] += 1
-                        else:
-                            counts[other] = 1
-                            stack.append(other)
-            if n is None:
-                break
+                for other in links[::2]:
+                    if other is None:
+                        continue
+                    if other in counts:
+                        counts[other] += 1
+                    else:
+                        counts[other] = 1
+                        stack.append(other)
             if n in counts:
                 counts[n] += 1
+                break
+            if n is None:
                 break
             counts[n] = 1
             node = n
@@ -131,21 +130,16 @@ def find_needed(task):
     wanted = needed | set(task.captured)
     if not needed:
         for node in task.dependencies:
-            if (not node.arity) is not (node in wanted):
+            if (not node.links) is not (node in wanted):
                 break
         else:                                # the leaves, all of them, are what is wanted
             return None
     for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
-        arity = node.arity
-        if arity == 1:
-            found = node.n0 in wanted
-        elif arity == 2:
-            found = node.n0 in wanted or node.n1 in wanted
-        else:
-            found = any([n in wanted for n, _ in node.edges()])
-        if found:
-            needed.add(node)
-            wanted.add(node)
+        for n in node.links[::2]:
+            if n in wanted:
+                needed.add(node)
+                wanted.add(node)
+                break
     return needed
 
 
@@ -172,7 +166,7 @@ def run(task: GraphTask, roots):
 def _drain(task, roots):
     dependencies, buffers, owned = task.dependencies, task.buffers, task.owned
     needed = task.needed
-    ends = task.captured and {n for n in task.captured if n.arity}   # where gradients of tensors that are no leaves are captured
+    ends = task.captured and {n for n in task.captured if n.links}   # where gradients of tensors that are no leaves are captured
     accumulates = needed is None and task.captures is None
     plain = needed is None and not ends      # every node runs, and none is stopped at
     keep, tensors = task.keep_graph, task.create_graph
@@ -182,14 +176,15 @@ def _drain(task, roots):
     def deliver(n, nr, g):
         """A gradient arrives at node n from the node that took `grad`. Returns n when it was the last and n is to be run."""
         left = dependencies[n] - 1
-        if n.outputs != 1:
+        leaf = type(n) is AccumulateGrad
+        if not leaf and n.outputs != 1:
             slots = buffers.get(n)
             if slots is None:
                 slots = buffers[n] = [None] * (n.outputs if type(n.outputs) is int else len(n.result_meta))
             if g is not None:
                 slots[nr] = g if slots[nr] is None else total(slots[nr], g)
         elif n not in buffers:
-            if not left and n.seq == LAST:
+            if leaf and not left:
                 shared = tensors or g is grad or g is None or g.base is not None
                 if accumulates and n._rare is None and n.variable._hooks is None and n.variable._requires and n.variable._view is None:
                     if g is not None:
@@ -212,7 +207,7 @@ def _drain(task, roots):
         if left:
             dependencies[n] = left
             return None
-        if n.seq == LAST:
+        if leaf:
             _arrive_at_leaf(task, n, buffers.pop(n), n not in owned)
             return None
         return n if needed is None or n in needed or n in ends else None
@@ -231,7 +226,7 @@ def _drain(task, roots):
     node = None
     if len(roots) == 1:
         node, _, grad = roots[0]
-        if not node.arity or node.outputs != 1 or node._rare is not None or needed is not None and node not in needed:
+        if not node.links or node.outputs != 1 or node._rare is not None or needed is not None and node not in needed:
             node = None
     if node is None:
         for n, nr, grad in roots:
@@ -243,39 +238,44 @@ def _drain(task, roots):
     while True:
         if node is None:
             if not seqs:
-                queue = next((q for q in task.queues.values() if q.seqs), None) if task.queues else None
-                if queue is None:
+                for queue in task.queues.values():
+                    if queue.seqs:
+                        break
+                else:
                     return
                 seqs, on_cpu = queue.seqs, queue.device is _device.CPU
                 plain = on_cpu and needed is None and not ends
                 task.work_on(queue.device)
             node = queue.pop()
             grad = buffers.pop(node)
+        rare = node._rare
         while True:                                              # from node to node, without the queue while it can
-            rare = node._rare
             if rare is not None or ends and node in ends:
                 stop, grad = _before(task, node, grad)
                 if stop:
                     break
-            results = node.apply_tensors(grad) if tensors else node.apply(grad)
-            if rare is not None and rare.posthooks:
+            if rare is None or not rare.posthooks:
+                results = node.apply_tensors(grad, keep) if tensors else node.apply(grad, keep)
+            else:                                                # a hook may look at what was saved
+                results = node.apply_tensors(grad, True) if tensors else node.apply(grad, True)
                 results = _hooks.run_posthooks(node, results, grad, tensors)
-            if not keep:
-                node.release()
+                if not keep:
+                    node.release()
             following = None
-            arity = node.arity
-            if arity == 1:
-                n, nr, g = node.n0, node.i0, results
-            elif arity == 2:
+            links = node.links
+            if len(links) == 2:
+                n, nr = links
+                g = results if type(results) is not tuple else results[0]
+            elif len(links) == 4:
+                n, nr, other, nr2 = links
                 g, h = results
-                n, other = node.n0, node.n1
                 if other is None:
-                    nr = node.i0
+                    pass
                 elif n is None:
-                    n, nr, g = other, node.i1, h
+                    n, nr, g = other, nr2, h
                 else:
-                    following = deliver(n, node.i0, g)
-                    other = deliver(other, node.i1, h if h is not g or h is grad or tensors or h is None else h.copy())
+                    following = deliver(n, nr, g)
+                    other = deliver(other, nr2, h if h is not g or h is grad or tensors or h is None else h.copy())
                     if following is None:
                         following = other
                     elif other is not None:
@@ -289,10 +289,12 @@ def _drain(task, roots):
                     put_off(other)
                 n = None
             if n is not None:                                    # one edge
-                if plain and dependencies[n] == 1 and n.arity and n.outputs == 1 and n._rare is None and n not in buffers \
-                        and not (seqs and -seqs[0] > n.seq):
-                    node, grad = n, g                            # a chain
-                    continue
+                if plain and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 and n not in buffers:
+                    rare = n._rare
+                    if rare is None and not (seqs and -seqs[0] > n.seq):
+                        node, grad = n, g                        # a chain
+                        continue
+                    rare = node._rare
                 if rare is not None and rare.lands is not None:  # what it is added to is there too
                     task.work_on(rare.lands)
                     following = deliver(n, nr, g)
@@ -301,8 +303,9 @@ def _drain(task, roots):
                     following = deliver(n, nr, g)
             if following is None:
                 break
+            rare = following._rare
             if seqs and -seqs[0] > following.seq or \
-                    (following._rare is not None or not on_cpu) and (queue is None or following.device != queue.device):
+                    (rare is not None or not on_cpu) and (queue is None or following.device != queue.device):
                 put_off(following)
                 break
             node = following

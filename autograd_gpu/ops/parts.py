@@ -62,7 +62,10 @@ slice.vjp(self=lambda grad, self_shape, dim, start, end, step: F.slice_backward(
 def slice_backward(grad_output, input_sizes: Size, dim: int, start: int, end: int, step: int):
     """Zeros but for the part that slice takes."""
     made = np.zeros(input_sizes, grad_output.dtype)
-    made[(ALL,) * (dim % len(input_sizes)) + (_range(start, end, step),)] = grad_output
+    if dim == 0:
+        made[start:end:step] = grad_output
+    else:
+        made[(ALL,) * (dim % len(input_sizes)) + (_range(start, end, step),)] = grad_output
     return made
 
 slice_backward.vjp(grad_output=lambda grad, dim, start, end, step: F.slice(grad, dim, start, end, step))

@@ -66,11 +66,10 @@ def overlaps(array, steps) -> bool:
 class AsStrided(_OfBase):
     """The history of a view whose base was written to since the view was made."""
 
-    __slots__ = ("n0", "i0")
-    arity = 1
+    __slots__ = ()
     title = "AsStridedBackward0"
 
-    def apply(self, grad):
+    def apply(self, grad, keep):
         if grad is None:
             return None
         made = like_base(grad, self.shape, self.strides, self.dtype)
@@ -81,7 +80,7 @@ class AsStrided(_OfBase):
         part[...] = grad
         return made
 
-    def apply_tensors(self, grad):
+    def apply_tensors(self, grad, keep):
         if grad is None:
             return None
         zeros = like_base(grad._array, self.shape, self.strides, self.dtype)
@@ -103,45 +102,53 @@ class AsStrided(_OfBase):
 class CopySlices(_OfBase):
     """The history of a base after `inner`, an in-place operation on one of its views."""
 
-    __slots__ = ("edge_list", "inner")
-    arity = 3
+    __slots__ = ("inner",)
     title = "torch::autograd::CopySlices"
 
-    def apply(self, grad):
+    def apply(self, grad, keep):
         if self.inner is None:
             raise freed(self)
         if grad is None:
-            return (None,) * len(self.edge_list)
+            return self._nothing(keep)
         result = self.base_gradient(grad)
         part = replay(result, self.steps)
-        inner = self.inner.apply(part.copy())
+        inner = self.inner.apply(part.copy(), keep)
         first, *rest = inner if isinstance(inner, tuple) else (inner,)
         part[...] = 0 if first is None else first
+        if not keep:
+            self.inner = None
         return (result, *rest)
 
-    def apply_tensors(self, grad):
+    def apply_tensors(self, grad, keep):
         if self.inner is None:
             raise freed(self)
         if grad is None:
-            return (None,) * len(self.edge_list)
+            return self._nothing(keep)
         result = wrap(like_base(grad._array, self.shape, self.strides, self.dtype))
         result.copy_(grad)
         with self._result_as_view():
-            inner = self.inner.apply_tensors(replay_tensor(result, self.steps).clone())
+            inner = self.inner.apply_tensors(replay_tensor(result, self.steps).clone(), keep)
         first, *rest = inner if isinstance(inner, tuple) else (inner,)
         part = replay_tensor(result, self.steps)
         if first is None:
             part.zero_()
         else:
             part.copy_(first)
+        if not keep:
+            self.inner = None
         return (result, *rest)
+
+    def _nothing(self, keep):
+        if not keep:
+            self.release()
+        return (None,) * (len(self.links) // 2)
 
     @contextlib.contextmanager
     def _result_as_view(self):
         """If inner saved its result, that is a view of this node's: its history leads here, not to inner, which never runs by itself."""
         view = new_node(AsStrided, self.device)
         view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
-        view.n0, view.i0 = self, 0
+        view.links = self, 0
         rare = rare_of(self.inner)
         rare.result_of = view
         try:
@@ -158,26 +165,25 @@ class CopySlices(_OfBase):
 class Overwritten(Node):
     """The history of a tensor whose values an operation without a derivative replaced: zero flows back to what it was made of."""
 
-    __slots__ = ("edge_list", "metas", "label")
-    arity = 3
+    __slots__ = ("metas", "label")
 
     def name(self):
         return self.label
 
-    def apply(self, grad):
+    def apply(self, grad, keep):
         if grad is None:
-            return (None,) * len(self.edge_list)
+            return (None,) * (len(self.links) // 2)
         return tuple([_device.xp(grad).zeros(*meta) for meta in self.metas])
 
-    def apply_tensors(self, grad):
-        return tuple([None if g is None else wrap(g) for g in self.apply(None if grad is None else grad._array)])
+    def apply_tensors(self, grad, keep):
+        return tuple([None if g is None else wrap(g) for g in self.apply(None if grad is None else grad._array, keep)])
 
 
 def overwritten(operands, label) -> Node:
     """The node of an in-place operation without a derivative, on the first of its operands."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
     node = new_node(Overwritten, tensors[0].device)
-    node.edge_list = tuple([edge_of(t) for t in tensors])
+    node.links = tuple([x for t in tensors for x in edge_of(t)])
     node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
     return node
@@ -202,7 +208,7 @@ def refresh(t: Tensor) -> None:
                            "was modified in place since: write to a clone(), or take the view again")
     node = new_node(AsStrided, base.device)
     node._set(base, view.steps)
-    node.n0, node.i0 = edge_of(base)
+    node.links = edge_of(base)
     _move_retained(t, node, 0)
     t._node, t._nr, t._requires = node, 0, True
     view.seen = count
@@ -223,7 +229,7 @@ def set_history(t: Tensor, node, nr) -> None:
     copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
     copy.inner = node
-    copy.edge_list = (edge_of(base), *node.edges()[1:])
+    copy.links = (*edge_of(base), *node.links[2:])
     _move_retained(base, copy, 0)
     base._node, base._nr, base._requires = copy, 0, True
     t._view.seen = -1
