@@ -12,14 +12,15 @@ from autograd_gpu.engine.run import GraphTask, ReadyQueue, count_dependencies, r
 class Toy(Node):
     """Multiplies its gradient by `factor` for each edge and notes that it ran."""
 
-    __slots__ = ("label", "factor", "log", "released")
+    __slots__ = ("edge_list", "label", "factor", "log", "released")
+    arity = 3
     title = "Toy"
 
     def apply(self, grad, keep):
         self.log.append(self.label)
         if not keep:
             self.release()
-        return tuple(None if grad is None else grad * self.factor for _ in self.edges())
+        return tuple(None if grad is None else grad * self.factor for _ in self.edge_list)
 
     def release(self):
         self.released = True
@@ -27,7 +28,7 @@ class Toy(Node):
 
 def toy(label, log, *inputs, factor=1.0, device=None):
     node = new_node(Toy)
-    node.links = tuple(x for n in inputs for x in (n, 0))
+    node.edge_list = tuple((n, 0) for n in inputs)
     node.label, node.factor, node.log, node.released = label, factor, log, False
     if device is not None:
         rare_of(node).device = device
@@ -115,7 +116,7 @@ def test_accumulate_grad_runs_ahead_of_ready_nodes():
             return super().apply(grad, keep)
 
     old = new_node(Watch)
-    old.links, old.label, old.factor, old.log = (leaf_node(leaf()), 0), "old", 1.0, log
+    old.edge_list, old.label, old.factor, old.log = ((leaf_node(leaf()), 0),), "old", 1.0, log
     root = toy("root", log, old, leaf_node(x))
     backward(root)
     assert log == ["root", ("leaf has", [1.0, 1.0]), "old"]
@@ -140,7 +141,7 @@ def test_an_error_leaves_no_trace_and_keeps_its_type():
             raise ZeroDivisionError("on purpose")
 
     bad = new_node(Breaks)
-    bad.links, bad.label, bad.factor, bad.log = (leaf_node(x), 0), "bad", 1.0, log
+    bad.edge_list, bad.label, bad.factor, bad.log = ((leaf_node(x), 0),), "bad", 1.0, log
     root = toy("root", log, bad, leaf_node(y))
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         backward(root)
@@ -178,7 +179,7 @@ def test_no_gradient_is_not_zero_gradient():
             return (None,)
 
     node = new_node(Nothing)
-    node.links, node.label, node.factor, node.log = (leaf_node(x), 0), "none", 1.0, log
+    node.edge_list, node.label, node.factor, node.log = ((leaf_node(x), 0),), "none", 1.0, log
     backward(node)
     assert x._grad is None
 

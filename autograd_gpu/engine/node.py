@@ -62,13 +62,14 @@ class Rare:
 class Node:
     """One recorded operation.
 
-    `links` holds its edges, flat: (node or None, which of its outputs, node or None, ...). A subclass gives `outputs`, the
-    number of gradients it takes, and `apply(grad, keep)` on arrays and `apply_tensors(grad, keep)` on Tensors, which return
-    one gradient or None per edge, as a tuple or bare if there is one, and take a list when `outputs` is not 1. Unless `keep`,
-    they drop what was saved, as `release()` does. Reference: torch.autograd.graph.Node.
+    A subclass gives `arity`, the number of edges; with one or two they are the slots n0, i0, n1, i1 (node or None, and which
+    of its outputs), else the slot `edge_list`. `outputs` is the number of gradients it takes; `apply(grad, keep)`, on arrays,
+    and `apply_tensors(grad, keep)`, on Tensors, give one gradient or None per edge (a bare one when arity is 1) and take a list
+    when `outputs` is not 1. Unless `keep`, they drop what was saved, as `release()` does. Reference: torch.autograd.graph.Node.
     """
 
-    __slots__ = ("seq", "links", "_rare", "__weakref__")
+    __slots__ = ("seq", "_rare", "__weakref__")
+    arity = 0
     outputs = 1
     title = "Node"
 
@@ -81,8 +82,12 @@ class Node:
 
     def edges(self):
         """((node or None, output number), ...), one per differentiable input."""
-        links = self.links
-        return tuple(zip(links[::2], links[1::2], strict=True))
+        arity = self.arity
+        if arity == 1:
+            return ((self.n0, self.i0),)
+        if arity == 2:
+            return (self.n0, self.i0), (self.n1, self.i1)
+        return self.edge_list if arity else ()
 
     @property
     def next_functions(self):
@@ -147,7 +152,6 @@ def leaf_node(t: Tensor) -> AccumulateGrad:
     node = AccumulateGrad()
     node.variable = t
     node.seq = LAST
-    node.links = ()
     node._rare = None
     t._leaf = weakref.ref(node)
     return node

@@ -85,11 +85,11 @@ def count_dependencies(roots):
     while stack:
         node = stack.pop()
         while node is not None:                                  # along the first edge; the others wait on the stack
-            links = node.links
-            if len(links) == 2:
-                n = links[0]
-            elif len(links) == 4:
-                n, _, other, _ = links
+            arity = node.arity
+            if arity == 1:
+                n = node.n0
+            elif arity == 2:
+                n, other = node.n0, node.n1
                 if n is None:
                     n = other
                 elif other is not None:
@@ -100,14 +100,15 @@ def count_dependencies(roots):
                         stack.append(other)
             else:
                 n = None
-                for other in links[::2]:
-                    if other is None:
-                        continue
-                    if other in counts:
-                        counts[other] += 1
-                    else:
-                        counts[other] = 1
-                        stack.append(other)
+                if arity:
+                    for other, _ in node.edge_list:
+                        if other is None:
+                            continue
+                        if other in counts:
+                            counts[other] += 1
+                        else:
+                            counts[other] = 1
+                            stack.append(other)
             if n in counts:
                 counts[n] += 1
                 break
@@ -130,16 +131,21 @@ def find_needed(task):
     wanted = needed | set(task.captured)
     if not needed:
         for node in task.dependencies:
-            if (not node.links) is not (node in wanted):
+            if (not node.arity) is not (node in wanted):
                 break
         else:                                # the leaves, all of them, are what is wanted
             return None
     for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
-        for n in node.links[::2]:
-            if n in wanted:
-                needed.add(node)
-                wanted.add(node)
-                break
+        arity = node.arity
+        if arity == 1:
+            found = node.n0 in wanted
+        elif arity == 2:
+            found = node.n0 in wanted or node.n1 in wanted
+        else:
+            found = any([n in wanted for n, _ in node.edges()])
+        if found:
+            needed.add(node)
+            wanted.add(node)
     return needed
 
 
@@ -166,7 +172,7 @@ def run(task: GraphTask, roots):
 def _drain(task, roots):
     dependencies, buffers, owned = task.dependencies, task.buffers, task.owned
     needed = task.needed
-    ends = task.captured and {n for n in task.captured if n.links}   # where gradients of tensors that are no leaves are captured
+    ends = task.captured and {n for n in task.captured if n.arity}   # where gradients of tensors that are no leaves are captured
     accumulates = needed is None and task.captures is None
     plain = needed is None and not ends      # every node runs, and none is stopped at
     keep, tensors = task.keep_graph, task.create_graph
@@ -226,7 +232,7 @@ def _drain(task, roots):
     node = None
     if len(roots) == 1:
         node, _, grad = roots[0]
-        if not node.links or node.outputs != 1 or node._rare is not None or needed is not None and node not in needed:
+        if not node.arity or node.outputs != 1 or node._rare is not None or needed is not None and node not in needed:
             node = None
     if node is None:
         for n, nr, grad in roots:
@@ -262,20 +268,27 @@ def _drain(task, roots):
                 if not keep:
                     node.release()
             following = None
-            links = node.links
-            if len(links) == 2:
-                n, nr = links
-                g = results if type(results) is not tuple else results[0]
-            elif len(links) == 4:
-                n, nr, other, nr2 = links
+            arity = node.arity
+            if arity == 1:
+                n, g = node.n0, results
+                if plain and n is not None and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 \
+                        and n not in buffers:
+                    rare = n._rare
+                    if rare is None and not (seqs and -seqs[0] > n.seq):
+                        node, grad = n, g                        # a chain
+                        continue
+                    rare = node._rare
+                nr = node.i0
+            elif arity == 2:
                 g, h = results
+                n, other = node.n0, node.n1
                 if other is None:
-                    pass
+                    nr = node.i0
                 elif n is None:
-                    n, nr, g = other, nr2, h
+                    n, nr, g = other, node.i1, h
                 else:
-                    following = deliver(n, nr, g)
-                    other = deliver(other, nr2, h if h is not g or h is grad or tensors or h is None else h.copy())
+                    following = deliver(n, node.i0, g)
+                    other = deliver(other, node.i1, h if h is not g or h is grad or tensors or h is None else h.copy())
                     if following is None:
                         following = other
                     elif other is not None:
@@ -289,7 +302,8 @@ def _drain(task, roots):
                     put_off(other)
                 n = None
             if n is not None:                                    # one edge
-                if plain and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 and n not in buffers:
+                if plain and n is not None and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 \
+                        and n not in buffers:
                     rare = n._rare
                     if rare is None and not (seqs and -seqs[0] > n.seq):
                         node, grad = n, g                        # a chain

@@ -53,7 +53,10 @@ def source(op, on_cuda=False):
 # ---------------------------------------------------------------------------------------------------------- the node
 
 def _slots(op):
-    slots = []
+    if op.arity <= 2:
+        slots = [s for i in range(op.arity) for s in (f"n{i}", f"i{i}")]
+    else:
+        slots = ["edge_list"]
     for p in op.edges:
         slots += [f"{p}_shape", f"{p}_dtype"]
     for p in op.saved_inputs:
@@ -68,6 +71,7 @@ def _slots(op):
 def _node_class(text, op):
     with text.block("class N(Node):"):
         text(f"__slots__ = {tuple(_slots(op))!r}")
+        text(f"arity = {op.arity}")
         text(f"outputs = {op.outputs!r}")
         text(f"title = {op.title!r}")
         text(f"edge_names = {tuple(op.edges)!r}")
@@ -102,7 +106,7 @@ def _shown(op):
 
 def _apply(text, op, reader):
     """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient."""
-    nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * (len(node.links) // 2)"
+    nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node.edge_list)"
     with text.block(f"def {'apply' if reader == 'raw' else 'apply_tensors'}(node, grad, keep):"):
         with text.block("if grad is None:" if op.outputs == 1 else "if all_none(grad):"):
             text("if not keep: node.release()")
@@ -113,10 +117,10 @@ def _apply(text, op, reader):
             if not op.accepts_none:
                 text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad)")
             text("half = is_half(grad)")
-        if op.arity > 1:
-            text("links = node.links")
+        if op.arity > 2:
+            text("edges = node.edge_list")
         if op.vjp_all:
-            needs = "tuple([n is not None for n in node.links[::2]])"
+            needs = "tuple([n is not None for n, _ in node.edges()])"
             for name in op.named_by_all:
                 _load(text, op, name, reader)
             call = ", ".join(_argument(op, n) for n in op.all_parameters)
@@ -160,7 +164,7 @@ def _one_gradient(text, op, i, p, reader):
     if op.arity == 1:
         return body()
     text(f"g{i} = None")
-    with text.block(f"if links[{2 * i}] is not None:"):
+    with text.block(f"if {f'node.n{i}' if op.arity == 2 else f'edges[{i}][0]'} is not None:"):
         body()
 
 
@@ -401,33 +405,30 @@ def _record(text, op, on_cuda):
 
 
 def _record_edges(text, op):
-    """node.links: where each gradient goes, and what it has to look like."""
     parts = []
     for i, p in enumerate(op.edges):
         name = public(p)
         if op.roles[p] == LIST:
-            parts.append(f"*[x for t in {p} for x in edge_of(t)]")
+            parts.append(f"*[edge_of(t) for t in {p}]")
             text(f"node.{p}_shape = [a.shape for a in a_{p}]; node.{p}_dtype = [t._array.dtype for t in {p}]")
             continue
         meta = f"a = {name}._array; node.{p}_shape = a.shape; node.{p}_dtype = a.dtype"
         if op.arity <= 2:
-            parts.append(f"n{i}, {name}._nr")
-            want = f"n{i} = {name}._node; n{i} = leaf_node({name}) if n{i} is None else n{i}; {meta}"
+            want = f"fn = {name}._node; node.n{i} = leaf_node({name}) if fn is None else fn; node.i{i} = {name}._nr; {meta}"
             if op.arity == 1:
                 text(want)
-            elif op.roles[p] == OPTIONAL:
-                parts[-1] = f"n{i}, i{i}"
-                text(f"if {name} is not None and {name}._requires: {want}; i{i} = {name}._nr")
-                text(f"else: n{i} = None; i{i} = 0" + (f"; node.{p}_shape = None if {name} is None else {name}._array.shape"
-                                                       if f"{p}_shape" in op.named_anywhere else ""))
             else:
-                text(f"if {name}._requires: {want}")
-                text(f"else: n{i} = None" + (f"; node.{p}_shape = {name}._array.shape" if f"{p}_shape" in op.named_anywhere else ""))
+                text(f"if {name}._requires: {want}" if op.roles[p] == TENSOR else f"if {name} is not None and {name}._requires: {want}")
+                if f"{p}_shape" in op.named_anywhere:
+                    text(f"else: node.n{i} = None; node.i{i} = 0; a = {name}._array; node.{p}_shape = a.shape")
+                else:
+                    text(f"else: node.n{i} = None; node.i{i} = 0")
         else:
             present = f"if {name} is not None: " if op.roles[p] == OPTIONAL else ""
             text(present + meta)
-            parts.append(f"*edge_of({name})" if op.roles[p] == TENSOR else f"*(NO_EDGE if {name} is None else edge_of({name}))")
-    text(f"node.links = ({', '.join(parts)},)" if parts else "node.links = ()")
+            parts.append(f"edge_of({name})" if op.roles[p] == TENSOR else f"NO_EDGE if {name} is None else edge_of({name})")
+    if op.arity > 2:
+        text(f"node.edge_list = ({', '.join(parts)},)")
 
 
 def _record_saved(text, op):

@@ -29,7 +29,8 @@ to_copy.vjp(self=lambda grad: grad)          # the edge casts back
 class _DeviceCopy(Node):
     """The history of a copy on another device."""
 
-    __slots__ = ("source", "target")
+    __slots__ = ("n0", "i0", "source", "target")
+    arity = 1
     title = "ToCopyBackward0"
 
     def apply(self, grad, keep):
@@ -45,7 +46,7 @@ def _to_device(t, where):
         node = _DeviceCopy()
         node.seq, node._rare = next_seq(), Rare()
         node._rare.device, node._rare.lands = where, t.device
-        node.links = edge_of(t)
+        node.n0, node.i0 = edge_of(t)
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True
     return made

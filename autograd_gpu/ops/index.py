@@ -151,9 +151,9 @@ def getitem(input, key):
     kind = type(key)
     if kind is int:
         return F.select(input, 0, key)
-    if kind is slice and input.ndim:
+    if kind is slice and input._array.ndim:
         return F.slice(input, 0, key.start, key.stop, 1 if key.step is None else key.step)
-    if kind is tuple and 0 < len(key) <= input.ndim:
+    if kind is tuple and 0 < len(key) <= input._array.ndim:
         for k in key:
             if type(k) is not int and type(k) is not slice:
                 break

@@ -66,7 +66,8 @@ def overlaps(array, steps) -> bool:
 class AsStrided(_OfBase):
     """The history of a view whose base was written to since the view was made."""
 
-    __slots__ = ()
+    __slots__ = ("n0", "i0")
+    arity = 1
     title = "AsStridedBackward0"
 
     def apply(self, grad, keep):
@@ -102,7 +103,8 @@ class AsStrided(_OfBase):
 class CopySlices(_OfBase):
     """The history of a base after `inner`, an in-place operation on one of its views."""
 
-    __slots__ = ("inner",)
+    __slots__ = ("edge_list", "inner")
+    arity = 3
     title = "torch::autograd::CopySlices"
 
     def apply(self, grad, keep):
@@ -141,14 +143,14 @@ class CopySlices(_OfBase):
     def _nothing(self, keep):
         if not keep:
             self.release()
-        return (None,) * (len(self.links) // 2)
+        return (None,) * len(self.edge_list)
 
     @contextlib.contextmanager
     def _result_as_view(self):
         """If inner saved its result, that is a view of this node's: its history leads here, not to inner, which never runs by itself."""
         view = new_node(AsStrided, self.device)
         view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
-        view.links = self, 0
+        view.n0, view.i0 = self, 0
         rare = rare_of(self.inner)
         rare.result_of = view
         try:
@@ -165,14 +167,15 @@ class CopySlices(_OfBase):
 class Overwritten(Node):
     """The history of a tensor whose values an operation without a derivative replaced: zero flows back to what it was made of."""
 
-    __slots__ = ("metas", "label")
+    __slots__ = ("edge_list", "metas", "label")
+    arity = 3
 
     def name(self):
         return self.label
 
     def apply(self, grad, keep):
         if grad is None:
-            return (None,) * (len(self.links) // 2)
+            return (None,) * len(self.edge_list)
         return tuple([_device.xp(grad).zeros(*meta) for meta in self.metas])
 
     def apply_tensors(self, grad, keep):
@@ -183,7 +186,7 @@ def overwritten(operands, label) -> Node:
     """The node of an in-place operation without a derivative, on the first of its operands."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
     node = new_node(Overwritten, tensors[0].device)
-    node.links = tuple([x for t in tensors for x in edge_of(t)])
+    node.edge_list = tuple([edge_of(t) for t in tensors])
     node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
     return node
@@ -208,7 +211,7 @@ def refresh(t: Tensor) -> None:
                            "was modified in place since: write to a clone(), or take the view again")
     node = new_node(AsStrided, base.device)
     node._set(base, view.steps)
-    node.links = edge_of(base)
+    node.n0, node.i0 = edge_of(base)
     _move_retained(t, node, 0)
     t._node, t._nr, t._requires = node, 0, True
     view.seen = count
@@ -229,7 +232,7 @@ def set_history(t: Tensor, node, nr) -> None:
     copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
     copy.inner = node
-    copy.links = (*edge_of(base), *node.links[2:])
+    copy.edge_list = (edge_of(base), *node.edges()[1:])
     _move_retained(base, copy, 0)
     base._node, base._nr, base._requires = copy, 0, True
     t._view.seen = -1
