@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograd_gpu.cuda import launch, trace
+from autograd_gpu import trace
+from autograd_gpu.cuda import launch
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.kernels import fused
 from autograd_gpu.ops.namespace import REGISTRY

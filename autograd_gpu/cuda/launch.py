@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.cuda import trace
+from autograd_gpu import trace
 from autograd_gpu.cuda.source import kernel_text
-from autograd_gpu.cuda.trace import TYPES, Parameter, Symbol, Untraceable
+from autograd_gpu.trace import TYPES, Parameter, Symbol, Untraceable
 
 _STORED = {**TYPES, np.dtype(np.float16): "__half"}
 _LANES = 16                                  # bytes that one access of the flat layout moves

@@ -1,7 +1,7 @@
 """The kernels that the registry makes: each elementwise body and formula as a traced program."""
 from __future__ import annotations
 
-from autograd_gpu.cuda import trace
+from autograd_gpu import trace
 from autograd_gpu.cuda.launch import Fused
 from autograd_gpu.ops.namespace import rebind
 

@@ -20,7 +20,7 @@ import types
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.cuda import trace
+from autograd_gpu import trace
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
