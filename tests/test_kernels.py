@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograd_gpu import trace
+from autograd_gpu import expression
 from autograd_gpu.cuda import launch
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.kernels import fused
@@ -178,5 +178,5 @@ def test_the_flat_layout_moves_16_bytes_at_a_time(nvrtc):
 
 
 def test_trace_and_numpy_agree_on_the_functions_they_have():
-    for name in [*trace._SAME, *trace._OTHER, *trace._TEXT, *trace._INFIX]:
+    for name in [*expression._SAME, *expression._OTHER, *expression._TEXT, *expression._INFIX]:
         assert isinstance(getattr(np, name), np.ufunc), name

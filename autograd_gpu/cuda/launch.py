@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu import trace
+from autograd_gpu import expression
 from autograd_gpu.cuda.source import kernel_text
-from autograd_gpu.trace import TYPES, Parameter, Symbol, Untraceable
+from autograd_gpu.expression import TYPES, Parameter, Symbol, Untraceable
 
 _STORED = {**TYPES, np.dtype(np.float16): "__half"}
 _LANES = 16                                  # bytes that one access of the flat layout moves
@@ -47,12 +47,12 @@ class Program:
             else:
                 raise Untraceable(f"an argument of type {kind.__name__}")
         positional = len(symbols) - len(keywords)
-        result = trace.lift(function(*symbols[:positional], **dict(zip(keywords, symbols[positional:], strict=True))))
+        result = expression.lift(function(*symbols[:positional], **dict(zip(keywords, symbols[positional:], strict=True))))
         self.same = next((i for i in self.arrays if symbols[i] is result and kinds[i] != np.float16), None)
         half = [kinds[i] for i in self.arrays if kinds[i] == np.float16]
         self.dtype = half[0] if half and result.dtype == np.float32 and all(
             kinds[i] == np.float16 or kinds[i].kind in "biu" for i in self.arrays) else result.dtype
-        self.statements, self.final = trace.text(result)
+        self.statements, self.final = expression.text(result)
         self.kernels = {}
 
     def width(self, single):

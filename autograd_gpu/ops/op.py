@@ -20,7 +20,7 @@ import types
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu import trace
+from autograd_gpu import expression
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
@@ -174,8 +174,8 @@ class Op:
     def on_arrays(self, module):
         """The body for NumPy's or CuPy's arrays. A body that is a call of one ufunc is that ufunc."""
         found = self._bodies.get(module)
-        if found is None and module is trace.FUNCTIONS and not self.is_elementwise:
-            found = self._bodies[module] = trace.refusal(self.name)
+        if found is None and module is expression.FUNCTIONS and not self.is_elementwise:
+            found = self._bodies[module] = expression.refusal(self.name)
         if found is None:
             direct = _direct_ufunc(self) if self.is_elementwise else None
             found = getattr(module, direct) if direct else rebind(self.body, module, sp=_device.scientific(module))
