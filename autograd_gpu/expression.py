@@ -1,4 +1,5 @@
-"""The expression tree: an elementwise body or formula run once on Symbols instead of arrays, and printed as CUDA text.
+"""The expression tree: an elementwise body or formula run once on Symbols instead of arrays, and printed as CUDA text or, by
+blocks.py, as a NumPy program.
 
 A Symbol stands for one element. It has a dtype and promotes as NumPy does (each ufunc is asked by resolve_dtypes), so what is
 traced computes what the arrays would. What has no text, a reduction or a look at a value, raises Untraceable: the caller then
@@ -6,6 +7,7 @@ uses CuPy's functions.
 """
 from __future__ import annotations
 
+import importlib
 from numbers import Number
 
 import numpy as np
@@ -24,14 +26,15 @@ TYPES: dict[np.dtype, str] = {np.dtype(k): v for k, v in {
 class Symbol:
     """One element: an input, a scalar parameter, a constant, or an operation on others.
 
-    `template` is C text with {0}, {1} ... for the operands; an input's or a parameter's is its name.
+    `template` is C text with {0}, {1} ... for the operands; an input's or a parameter's is its name. `function` is what NumPy
+    computes it with: a ufunc, np.where, np.copyto for a cast; a constant's is its value.
     """
 
-    __slots__ = ("template", "operands", "dtype", "weak")
+    __slots__ = ("template", "operands", "dtype", "weak", "function")
     __array_ufunc__ = None                   # NumPy's scalars on the left leave the operation to the Symbol
 
-    def __init__(self, template, operands, dtype, weak=None):
-        self.template, self.operands, self.dtype, self.weak = template, operands, dtype, weak
+    def __init__(self, template, operands, dtype, weak=None, function=None):
+        self.template, self.operands, self.dtype, self.weak, self.function = template, operands, dtype, weak, function
 
     @property
     def itemsize(self):
@@ -75,7 +78,7 @@ def constant(value, dtype=None) -> Symbol:
         dtype, value = value.dtype, value.item()
     weak = None if dtype is not None else type(value)
     dtype = dtype or np.result_type(type(value))
-    return Symbol(_literal(value), (), np.dtype(dtype), weak)
+    return Symbol(_literal(value), (), np.dtype(dtype), weak, value)
 
 
 def _literal(value):
@@ -110,8 +113,8 @@ def cast(x: Symbol, dtype) -> Symbol:
     if dtype not in TYPES:
         raise Untraceable(f"{dtype} in the middle of an expression")
     if dtype.kind == "b":
-        return Symbol("({0} != " + TYPES[x.dtype] + "(0))", (x,), dtype)
-    return Symbol(TYPES[dtype] + "({0})" if " " not in TYPES[dtype] else "((" + TYPES[dtype] + ")({0}))", (x,), dtype)
+        return Symbol("({0} != " + TYPES[x.dtype] + "(0))", (x,), dtype, function=np.copyto)
+    return Symbol(TYPES[dtype] + "({0})" if " " not in TYPES[dtype] else "((" + TYPES[dtype] + ")({0}))", (x,), dtype, function=np.copyto)
 
 
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
@@ -161,7 +164,7 @@ def ufunc(name, *values) -> Symbol:
     if (name in _SAME or name in _OTHER) and any([d.kind != "f" for d in inputs]):
         raise Untraceable(f"np.{name} of integers")      # C's functions of these names are on floats
     weak = {"f": float, "i": int}.get(output.kind) if numbers else None
-    return Symbol(template, tuple([cast(o, d) for o, d in zip(operands, inputs, strict=True)]), output, weak)
+    return Symbol(template, tuple([cast(o, d) for o, d in zip(operands, inputs, strict=True)]), output, weak, function)
 
 
 def where(condition, x, y) -> Symbol:
@@ -171,7 +174,8 @@ def where(condition, x, y) -> Symbol:
     if all(isinstance(k, type) for k in kinds):
         kinds = [x.dtype, y.dtype]
     dtype = np.result_type(*[k(0) if isinstance(k, type) else k for k in kinds])
-    return Symbol("({0} ? {1} : {2})", (cast(lift(condition), np.dtype(bool)), cast(x, dtype), cast(y, dtype)), dtype)
+    return Symbol("({0} ? {1} : {2})", (cast(lift(condition), np.dtype(bool)), cast(x, dtype), cast(y, dtype)), dtype,
+                  function=np.where)
 
 
 def _like(value):
@@ -215,7 +219,7 @@ class _Special:
             x = lift(x)
             if x.dtype.kind != "f":
                 raise Untraceable(f"scipy.special.{name} of {x.dtype}")
-            return Symbol(self._names[name] + "({0})", (x,), x.dtype)
+            return Symbol(self._names[name] + "({0})", (x,), x.dtype, function=getattr(importlib.import_module("scipy.special"), name))
         return function
 
 

@@ -9,6 +9,8 @@ to see what runs. The names it uses besides the op's own are given by `bindings`
 """
 from __future__ import annotations
 
+from autograd_gpu.ops.kernels import in_blocks
+
 TENSOR, OPTIONAL, LIST, PLAIN = "tensor", "optional", "list", "plain"
 
 
@@ -44,7 +46,7 @@ def source(op, on_cuda=False):
     """The text of an op's Node class and recording function, for NumPy's arrays or CuPy's."""
     text = Text()
     if op.edges:
-        _node_class(text, op)
+        _node_class(text, op, on_cuda)
         text("NU = unlinking(N)")
     _function(text, op, on_cuda)
     return str(text)
@@ -68,7 +70,7 @@ def _slots(op):
     return slots + (["result_meta"] if op.outputs != 1 else [])
 
 
-def _node_class(text, op):
+def _node_class(text, op, on_cuda):
     with text.block("class N(Node):"):
         text(f"__slots__ = {tuple(_slots(op))!r}")
         text(f"arity = {op.arity}")
@@ -83,7 +85,7 @@ def _node_class(text, op):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
                 text(f"return node.title + str(int(digit({names})))")
         for reader in ("raw", "tensor"):
-            _apply(text, op, reader)
+            _apply(text, op, reader, on_cuda)
         with text.block("def release(node):"):
             for line in _released(op) or ["pass"]:
                 text(line)
@@ -104,7 +106,7 @@ def _shown(op):
             yield f"{p}_shape", f"{p}_sym_sizes"
 
 
-def _apply(text, op, reader):
+def _apply(text, op, reader, on_cuda):
     """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient."""
     nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node.edge_list)"
     with text.block(f"def {'apply' if reader == 'raw' else 'apply_tensors'}(node, grad, keep):"):
@@ -112,11 +114,12 @@ def _apply(text, op, reader):
             text("if not keep: node.release()")
             text(f"return {nothing}")
         if op.outputs == 1:
-            text(f"half = {'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2")
+            large = " or grad.size >= LARGE" if reader == "raw" and not on_cuda and in_blocks(op) else ""
+            text(f"apart = {'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2{large}")
         else:
             if not op.accepts_none:
                 text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad)")
-            text("half = is_half(grad)")
+            text("apart = is_half(grad)")
         if op.arity > 2:
             text("edges = node.edge_list")
         if op.vjp_all:
@@ -169,7 +172,7 @@ def _one_gradient(text, op, i, p, reader):
 
 
 def _formula(reader, p):
-    return f"({reader}_{p} if not half else wide_{reader}_{p})"
+    return f"({reader}_{p} if not apart else wide_{reader}_{p})"
 
 
 def _fit(reader):
@@ -318,7 +321,7 @@ def _run_body(text, op, on_cuda):
             for a in promoted or [f"a_{p}" for p in op.edges]:
                 text(f"if {a}.dtype is not f32 and {a}.dtype is not f64: {a} = to_float({a})")
         if op.wide_body and not on_cuda:
-            text(f"if {first}.itemsize == 2: data = in_float32(body, {', '.join(arguments)})")
+            text(f"if {first}.itemsize == 2 or {first}.size >= LARGE: data = run_apart(apart_body, {', '.join(arguments)})")
             text(f"else: data = quiet_run(body, {', '.join(arguments)})")
         else:
             text(f"data = body({', '.join(arguments)})" if op.is_view else     # a view computes nothing that NumPy could warn of

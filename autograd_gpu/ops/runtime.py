@@ -1,16 +1,19 @@
 """What the compiled functions of ops call: operands made alike, gradients made to fit, errors put in words."""
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import CudaTensor, Tensor, Version, View, version, wrap
+from autograd_gpu.blocks import LARGE
 from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
-from autograd_gpu.ops.kernels import fused
+from autograd_gpu.ops.kernels import blocked, fused
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.views import refresh, view_outputs
 
@@ -226,12 +229,12 @@ def _no_broadcast(op, arrays):
 def in_float32(body, *arguments, **options):
     """A body of several operations on half-precision arrays: computed in float32, rounded once."""
     half = next((a.dtype for a in arguments if _device.is_array(a) and a.dtype in _HALF), None)    # None: 16-bit integers
-    data = run_apart(body, *[widen(a) for a in arguments], **options)
+    data = body(*[widen(a) for a in arguments], **options)
     if half is None:
         return data
     if type(data) is tuple:
-        return tuple([run_apart(d.astype, half) if d.dtype == np.float32 else d for d in data])
-    return run_apart(data.astype, half) if data.dtype == np.float32 else data
+        return tuple([d.astype(half) if d.dtype == np.float32 else d for d in data])
+    return data.astype(half) if data.dtype == np.float32 else data
 
 
 def elsewhere(op, *operands):
@@ -443,12 +446,12 @@ def with_aux(op, data):
 
 _COMMON = {
     f.__name__: f for f in (
-        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, in_float32, elsewhere, fit, fit_tensor,
+        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
         all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
         with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
 } | dict(
-    next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__, asarray=np.asarray,
-    Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
+    LARGE=LARGE, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__,
+    asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
@@ -467,6 +470,8 @@ def bindings(op, module, soft=False):
     for p, formula in formulas.items():
         for reader, bound in (("raw", rebind(formula, module)), ("tensor", rebind(formula, F=OPS))):
             names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, widened(bound)
+    if module is np:
+        names.update(blocked(op, names | dict(body=functools.partial(in_float32, names["body"]))))
     if module is not np:
         names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray, body=op.on_arrays(module))
         names.update(fused(op, _bodies_on_cuda(op, names)))

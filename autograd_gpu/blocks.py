@@ -1,0 +1,195 @@
+"""Large arrays on the CPU: a traced body or formula as a NumPy program that runs in blocks which stay in the cache.
+
+A formula such as `grad * (1 - result) * result` on arrays makes a temporary for each of its operations, each read and written
+through main memory. Here it is traced once per dtypes (expression.py) and printed as ufunc calls with `out=` on buffers of one
+block; every ufunc does the same to each element as before, so the result has the same bits.
+"""
+from __future__ import annotations
+
+import dis
+import math
+
+import numpy as np
+
+from autograd_gpu import expression
+from autograd_gpu.expression import Parameter, Symbol, Untraceable
+
+LARGE = 1 << 18                              # elements from which on the program wins; measured
+BLOCK = 1 << 15                              # elements of a block
+
+
+def steps(function, records) -> float:
+    """How many operations on elements a body or formula makes, read from its code; 0 where it does anything else.
+
+    `records`: the ops by name. conj counts nothing: real numbers pass through it.
+    """
+    total, module = 0, None
+    for i in dis.get_instructions(function.__code__):
+        if i.opname in ("BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "UNARY_INVERT"):
+            total += 1
+        elif i.opname == "LOAD_GLOBAL":
+            module = i.argval
+        elif i.opname in ("LOAD_ATTR", "LOAD_METHOD") and module in ("np", "sp"):
+            total += module == "np"
+            module = None
+        elif i.opname in ("LOAD_ATTR", "LOAD_METHOD") and module == "F":
+            record, module = records.get(i.argval), None
+            if i.argval != "conj":
+                inner = steps(record.body, records) if getattr(record, "is_elementwise", False) else 0
+                if not inner:
+                    return 0
+                total += inner
+    return total
+
+
+class Program:
+    """A function's expression for one combination of dtypes, as the text of a NumPy program and the program itself."""
+
+    def __init__(self, function, kinds, keywords=()):
+        """`kinds`: per argument a NumPy dtype for an array, int or float for a number, and what else there is as it is; the last
+        ones are those of `keywords`. Raises Untraceable where the function is no expression, or only one operation.
+        """
+        self.kinds = kinds
+        symbols = []
+        exact = any([isinstance(k, np.dtype) and k.kind in "biu" for k in kinds])
+        for i, kind in enumerate(kinds):
+            if isinstance(kind, np.dtype):
+                symbols.append(Symbol(f"x{i}", (), np.dtype(np.float32) if kind.itemsize == 2 and kind.kind in "fV" else kind))
+            elif kind is int or kind is float:
+                if exact:
+                    raise Untraceable("a number beside integers, whose dtype may depend on its value")
+                symbols.append(Parameter(f"x{i}", (), np.dtype(np.int64 if kind is int else np.float64), kind))
+            elif kind is None or isinstance(kind, (bool, str)):
+                symbols.append(kind)
+            else:
+                raise Untraceable(f"an argument of type {kind.__name__}")
+        positional = len(symbols) - len(keywords)
+        result = expression.lift(function(*symbols[:positional], **dict(zip(keywords, symbols[positional:], strict=True))))
+        self.arrays = [i for i, k in enumerate(kinds) if isinstance(k, np.dtype)]
+        half = [kinds[i] for i in self.arrays if kinds[i].itemsize == 2 and kinds[i].kind in "fV"]
+        self.dtype = half[0] if half and result.dtype == np.float32 else result.dtype
+        self.names: dict[str, object] = {"empty": np.empty}
+        self.source = self._print(result, {id(s): i for i, s in enumerate(symbols) if isinstance(s, Symbol)})
+        exec(compile(self.source, "<blocks>", "exec"), self.names)
+
+    def _print(self, result, inputs):
+        """The text. x0, x1: arrays; p2: a number given as an argument; n0: a number computed ahead; b0: a buffer; o: a block of out."""
+        numbers, found = {}, {}              # {text: name}; {(function, operands, dtype): its number}, in order
+
+        def visit(x):
+            """The text of an operand, or the number of the operation that gives it."""
+            if id(x) in inputs:
+                i = inputs[id(x)]
+                if not isinstance(self.kinds[i], np.dtype):
+                    return f"p{i}"
+                return f"x{i}" if x.dtype == self.kinds[i] else operation(np.copyto, (f"x{i}",), x.dtype)
+            if not x.operands:
+                return repr(x.function) if x.weak else number(x.dtype, repr(x.function))
+            operands = tuple([visit(o) for o in x.operands])
+            if any([type(o) is int or o[0] == "x" for o in operands]):
+                return operation(x.function, operands, x.dtype)
+            return number(x.dtype, operands[0] if x.function is np.copyto else f"{name(x.function)}({', '.join(operands)})")
+
+        def number(dtype, text):
+            return numbers.setdefault(f"{name(dtype.type)}({text})", f"n{len(numbers)}")
+
+        def operation(function, operands, dtype):
+            return found.setdefault((function, operands, dtype), len(found))
+
+        def name(function):
+            self.names[function.__name__] = function
+            return function.__name__
+
+        final = visit(result)
+        if type(final) is str or len(found) < 2:
+            raise Untraceable("one operation, which NumPy does in one pass")
+        if self.dtype != result.dtype:
+            final = operation(np.copyto, (final,), self.dtype)
+        order = list(found)
+        last = {o: k for k, (_, operands, _) in enumerate(order) for o in operands}
+        place, buffers, lines = {}, [], []   # {operation: where its result is}; a buffer's dtype and the operation that it is kept for
+        for k, (function, operands, dtype) in enumerate(order):
+            ended = {o for o in operands if type(o) is int and last[o] == k}
+            for b in buffers:                # a ufunc may write over what it reads, np.copyto of several may not
+                if function not in (np.where, np.copyto) and b[1] in ended:
+                    b[1] = None
+            if k == final:
+                place[k] = "o"
+            else:
+                at = next((i for i, b in enumerate(buffers) if b == [dtype, None]), len(buffers))
+                if at == len(buffers):
+                    buffers.append([dtype, None])
+                buffers[at][1] = k
+                place[k] = f"b{at}"
+            for b in buffers:
+                if b[1] in ended:
+                    b[1] = None
+            texts = [place[o] if type(o) is int else o for o in operands]
+            if function is np.copyto:
+                lines.append(f"copyto({place[k]}, {texts[0]}, 'unsafe')")
+            elif function is np.where:
+                lines.append(f"copyto({place[k]}, {texts[2]}); copyto({place[k]}, {texts[1]}, where={texts[0]})")
+            else:
+                lines.append(f"{name(function)}({', '.join(texts)}, out={place[k]})")
+        self.names.update(copyto=np.copyto, empty=np.empty, inf=np.inf, nan=np.nan, dtypes=[b[0] for b in buffers])
+        arguments = [f"{'x' if isinstance(self.kinds[i], np.dtype) else 'p'}{i}" for i in inputs.values()]
+        blocks = [f"x{i} = X{i}[start:start + size]" for i in self.arrays]
+        return "\n".join([
+            f"def program(out, {', '.join(arguments)}):",
+            *[f"    {n} = {text}" for text, n in numbers.items()],
+            f"    n, size = out.size, {BLOCK}",
+            *[f"    b{i} = empty(size, dtypes[{i}])" for i in range(len(buffers))],
+            *[f"    X{i} = x{i}" for i in self.arrays],
+            "    for start in range(0, n, size):",
+            "        if n - start < size:",
+            "            size = n - start",
+            *[f"            b{i} = b{i}[:size]" for i in range(len(buffers))],
+            f"        o = out[start:start + size]; {'; '.join(blocks)}",
+            *[f"        {line}" for line in lines], ""])
+
+    def __call__(self, *args):
+        """The result for arguments of these kinds; None where their layout is not one that blocks can be cut from."""
+        arrays = [args[i] for i in self.arrays]
+        shape = max([a.shape for a in arrays], key=math.prod)
+        size, order, flat = math.prod(shape), None, list(args)
+        for i, a in zip(self.arrays, arrays, strict=True):
+            if a.size == 1 and a.ndim <= len(shape) or a.shape == shape and not any(a.strides):
+                flat[i] = np.broadcast_to(a[(slice(0, 1),) * a.ndim].reshape(1), (size,))
+                continue
+            own = "C" if a.flags.c_contiguous else "F" if a.flags.f_contiguous else None
+            if a.shape != shape or own is None or order not in (None, own):
+                return None
+            order = own
+            flat[i] = a.reshape(-1, order=own)
+        out = np.empty(shape, self.dtype, order or "C")
+        values = [a for a, k in zip(flat, self.kinds, strict=True) if isinstance(k, np.dtype) or k is int or k is float]
+        self.names["program"](out.reshape(-1, order=order or "C"), *values)
+        return out
+
+
+class Blocked:
+    """A body or formula on NumPy's arrays: in blocks where they are large and it can be traced, else as it is."""
+
+    def __init__(self, traced, plain):
+        """`traced`: the function for Symbols; `plain`: the same for arrays."""
+        self.traced, self.plain = traced, plain
+        self.programs = {}                   # kinds of arguments: Program, or None where only `plain` will do
+
+    def __call__(self, *args, **options):
+        values = (*args, *options.values())
+        kinds = tuple([a.dtype if type(a) is np.ndarray else a if a is None or isinstance(a, (bool, str)) else type(a) for a in values])
+        try:
+            program = self.programs[kinds]
+        except KeyError:
+            program = self.programs[kinds] = self._program(kinds, tuple(options))
+        if program is not None and max([a.size for a in values if type(a) is np.ndarray]) >= LARGE:
+            made = program(*values)
+            if made is not None:
+                return made
+        return self.plain(*args, **options)
+
+    def _program(self, kinds, keywords):
+        try:
+            return Program(self.traced, kinds, keywords)
+        except (Untraceable, ArithmeticError, KeyError, TypeError, AttributeError, ValueError, RuntimeError):
+            return None

@@ -1,0 +1,139 @@
+"""Large arrays in blocks: the same bits as in one pass, for every body and formula that has a program; and when there is none."""
+import threading
+
+import numpy as np
+import pytest
+
+import autograd_gpu as torch
+from autograd_gpu import blocks, expression
+from autograd_gpu.ops.compile import PLAIN
+from autograd_gpu.ops.namespace import REGISTRY, rebind
+from autograd_gpu.ops.op import Op
+from autograd_gpu.ops.runtime import bindings
+from tests.test_ops import ARGUMENTS, BOOLEAN, operands_for
+
+RECORDS = [r for r in REGISTRY.values() if isinstance(r, Op) and r.is_elementwise]
+N = 2503                                     # two blocks of a thousand and a part of one
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Blocks of a thousand elements, and arrays large from that size on."""
+    monkeypatch.setattr(blocks, "BLOCK", 1000)
+    monkeypatch.setattr(blocks, "LARGE", 1000)
+
+
+def values(record, names, rng, dtype, shape):
+    """Arguments by name: arrays for tensors, what the tests of the ops give for the rest."""
+    operands = operands_for(record, rng, shape, dtype)
+    for n in names:
+        if n in operands:
+            yield operands[n]
+        elif n in BOOLEAN:
+            yield rng.integers(0, 2, shape).astype(bool)
+        elif n in record.roles:
+            yield ARGUMENTS.get(record.name, {}).get(n, record.defaults.get(n, 0.7))
+        elif n in ("grad", "result"):
+            yield rng.uniform(*record.domain, shape).astype(dtype)
+        else:
+            yield None
+
+
+def made(dtype):
+    """(name, Blocked, arguments, keyword arguments) for everything of the registry that is made for large arrays."""
+    for record in RECORDS:
+        for name, f in bindings(record, np).items():
+            if not isinstance(f, blocks.Blocked):
+                continue
+            names = [n for n in record.parameters if n not in record.settled] if name == "apart_body" else \
+                record.formula_parameters[name.removeprefix("wide_raw_")]
+            args = dict(zip(names, values(record, names, np.random.default_rng(1), dtype, (N,)), strict=True))
+            named = {n: args.pop(n) for n in names if name == "apart_body" and n in record.keyword_only}
+            yield f"{record.name}.{name}", f, list(args.values()), named
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 110), ("float64", 110), ("float16", 120)])
+def test_the_same_bits(small, dtype, least):
+    count = 0
+    with np.errstate(all="ignore"):
+        for name, f, args, named in made(dtype):
+            for a in args:
+                if isinstance(a, np.ndarray) and a.ndim and a.dtype.kind == "f":
+                    a[[1, 1001, 2001, 2502]] = np.nan, np.inf, -np.inf, -0.0
+            try:
+                want, got = f.plain(*args, **named), f(*args, **named)
+            except NotImplementedError:      # an op on integers
+                continue
+            program = next(iter(f.programs.values()))
+            if program is None:
+                continue
+            count += 1
+            assert type(want) is np.ndarray and got.dtype == want.astype(program.dtype).dtype, name
+            np.testing.assert_array_equal(got.view(f"u{got.itemsize}") if got.dtype.kind == "f" else got,
+                                          want.astype(got.dtype).view(f"u{got.itemsize}") if got.dtype.kind == "f" else want, err_msg=name)
+    assert count >= least
+
+
+def program(name, *kinds):
+    return blocks.Program(rebind(REGISTRY[name].formulas["self"], expression.FUNCTIONS), kinds)
+
+
+F4 = np.dtype("f4")
+
+
+@pytest.mark.parametrize("shape", [(50, 50), (10, 5, 50)])
+def test_layouts(small, shape):
+    p = program("sigmoid", F4, F4)
+    rng = np.random.default_rng(0)
+    a, b = (rng.random(shape, np.float32) for _ in range(2))
+    plain = rebind(REGISTRY["sigmoid"].formulas["self"], np)
+    for g, r in [(a, b), (a.T, b.T), (np.asfortranarray(a), np.asfortranarray(b)), (np.array(2, "f4"), b),
+                 (np.broadcast_to(np.float32(3), shape), b)]:
+        got = p(g, r)
+        np.testing.assert_array_equal(got, plain(g, r))
+        assert got.strides == r.strides
+    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[:1], b), (a[..., :1], b)]:
+        assert p(g, r) is None
+
+
+def test_equal_expressions_once_and_buffers_reused():
+    p = blocks.Program(lambda x: (x * x + 1) / (x * x + 1) - x, (F4,))
+    assert p.source.count("multiply(") == 1 and "b1" not in p.source, p.source
+
+
+def test_a_single_operation_has_no_program():
+    for f in (lambda x: x + 1, lambda x: x, lambda x: x.sum(), lambda x: x if x > 0 else -x):
+        b = blocks.Blocked(f, f)
+        assert b._program((F4,), ()) is None
+
+
+def test_steps_reads_the_code():
+    assert blocks.steps(REGISTRY["mul"].formulas["self"], REGISTRY) == 1
+    assert blocks.steps(REGISTRY["sigmoid"].formulas["self"], REGISTRY) > 1
+    assert blocks.steps(REGISTRY["softmax"].formulas["self"], REGISTRY) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int16, torch.complex64])
+def test_large_tensors_from_the_outside(small, monkeypatch, dtype):
+    """Above and below the size at which blocks begin: the same values and gradients, in several threads at once."""
+    x = (torch.rand(blocks.LARGE * 300) * 4 - 2).to(dtype)
+    floating = dtype in (torch.float32, torch.float16)
+
+    def run():
+        leaf = x.clone().requires_grad_(dtype.is_floating_point or dtype.is_complex)
+        y = torch.sigmoid(leaf) * 2 + (torch.nn.functional.silu(leaf) if floating else torch.tanh(leaf) * 3)
+        if leaf.requires_grad:
+            (y.abs() if dtype.is_complex else y).sum().backward()
+        return y.detach().numpy(), leaf.grad.numpy() if leaf.requires_grad else None
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(run())) for _ in range(3)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    found.append(run())
+    monkeypatch.setattr(blocks, "LARGE", 1 << 60)
+    y, g = run()
+    assert len(found) == 4
+    for a, b in found:
+        np.testing.assert_array_equal(a, y)
+        if g is not None:
+            np.testing.assert_array_equal(b, g)
