@@ -6,7 +6,6 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu import blocks, expression
-from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
 from autograd_gpu.ops.runtime import bindings

@@ -61,6 +61,19 @@ def test_double_backward_through_a_write_that_saved_its_result():
     assert x.grad.tolist() == pytest.approx([10.873127, 2.0])
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_double_backward_with_respect_to_a_view_that_was_written_to(hooked):
+    for name, slope in (("exp_", lambda v: 4 * v), ("sqrt_", lambda v: 0 * v), ("sin_", lambda v: 2 * (1 - v * v) ** 0.5)):
+        x = leaf(0.3, 0.6)
+        v = (x * 1)[:]
+        getattr(v, name)()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if hooked else torch.enable_grad():
+            loss = (v * v).sum()
+        g, = torch.autograd.grad(loss, x, create_graph=True)         # 2 v v', and v' is v or 1 / 2v, or does not name v
+        found, = torch.autograd.grad(g.sum(), v)
+        assert found.tolist() == pytest.approx(slope(v.detach()).tolist(), abs=1e-6), name
+
+
 def test_a_refused_write_changes_nothing():
     a = torch.zeros(3, 2)
     w = torch.ones(2, requires_grad=True)

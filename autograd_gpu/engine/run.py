@@ -329,13 +329,13 @@ def _drain(task, roots):
 
 def _deliver_all(node, results, grad, tensors, deliver):
     """Deliver the gradients of a node with many edges; the nodes that became ready."""
-    ready, seen = [], []
+    ready, seen = [], set()
     for (n, nr), g in zip(node.edges(), results, strict=True):
         if n is not None:
             if not tensors and g is not None and g is not grad:
-                if any(g is s for s in seen):                    # no two leaves may get the same array
+                if id(g) in seen:                                # no two leaves may get the same array
                     g = g.copy()
-                seen.append(g)
+                seen.add(id(g))
             n = deliver(n, nr, g)
             if n is not None:
                 ready.append(n)

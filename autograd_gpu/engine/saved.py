@@ -109,8 +109,7 @@ def saved_result(node, name, nr):
     saved_at = getattr(node, "k_" + name)
     if isinstance(value, Packed):
         t = value.open(node, f"its result '{name}'", saved_at)
-        t._node, t._nr, t._requires = node, nr, True
-        return t
+        return _with_history(t, node, nr)
     counter = getattr(node, "c_" + name)
     if _writes_since(counter, saved_at):
         raise _modified(node, f"its result '{name}'", value.shape, value.dtype, counter.visible(),
@@ -120,10 +119,14 @@ def saved_result(node, name, nr):
 
 def own_result(node, array, nr, counter):
     """A Tensor over a node's saved result, as differentiable as the result that the user holds."""
-    if node._rare is not None and node._rare.result_of is not None:
-        node, nr = node._rare.result_of, 0
     t = wrap(array)
     t._counter = counter
+    return _with_history(t, node, nr)
+
+
+def _with_history(t, node, nr):
+    if node._rare is not None and node._rare.result_of is not None:
+        node, nr = node._rare.result_of, 0
     t._node, t._nr, t._requires = node, nr, True
     return t
 

@@ -128,11 +128,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @composite
 def equal(input, other):
-    """Whether shape and elements are equal, as a bool.
-
-    Raises: RuntimeError for tensors of different dtypes. Reference: torch.equal.
-    """
-    _alike("equal", input, other)
+    """Whether shape and elements are equal, as a bool; dtypes may differ. Reference: torch.equal."""
     return tuple(input.shape) == tuple(other.shape) and bool(F.all(F.eq(input, other)))
 
 

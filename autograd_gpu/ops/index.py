@@ -323,7 +323,7 @@ def _store(t, key, value):
 
 # ------------------------------------------------------------------------------------------------------- what is written over
 
-@op(node="CopyBackwards", method=False, function=False, inplace="only", may_be_integer=True,
+@op(node="torch::autograd::CopyBackwards", method=False, function=False, inplace="only", may_be_integer=True,
     divert={"type(getattr(src, '_array', None)) is not type(input._array) or type(input) is not T and src.device is not input.device":
             "copy_across"})
 def copy(self, src, non_blocking: bool = False):

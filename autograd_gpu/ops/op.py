@@ -253,7 +253,7 @@ def _compiled(record, module, soft):
     exec(compile(_compile.source(record, on_cuda=module is not np), f"<op {record.name}>", "exec"), names)
     for cls in (names.get("N"), names.get("NU")):
         if cls:
-            cls.__name__ = cls.__qualname__ = record.title
+            cls.__name__ = cls.__qualname__ = record.title.rpartition("::")[2]
             cls.__module__ = "autograd_gpu"
     return names
 

@@ -7,6 +7,7 @@ Reference: torch's history rewriting, "In-place operations with autograd" in the
 from __future__ import annotations
 
 import contextlib
+import weakref
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, View, version, wrap
@@ -103,7 +104,7 @@ class AsStrided(_OfBase):
 class CopySlices(_OfBase):
     """The history of a base after `inner`, an in-place operation on one of its views."""
 
-    __slots__ = ("edge_list", "inner")
+    __slots__ = ("edge_list", "inner", "of_view")
     arity = 3
     title = "torch::autograd::CopySlices"
 
@@ -147,10 +148,12 @@ class CopySlices(_OfBase):
 
     @contextlib.contextmanager
     def _result_as_view(self):
-        """If inner saved its result, that is a view of this node's: its history leads here, not to inner, which never runs by itself."""
-        view = new_node(AsStrided, self.device)
-        view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
-        view.n0, view.i0 = self, 0
+        """If inner saved its result, that is the view: its history is the view's, not inner's, which never runs by itself."""
+        view = self.of_view()
+        if view is None:                     # the view is gone
+            view = new_node(AsStrided, self.device)
+            view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
+            view.n0, view.i0 = self, 0
         rare = rare_of(self.inner)
         rare.result_of = view
         try:
@@ -237,6 +240,7 @@ def set_history(t: Tensor, node, nr) -> None:
     base._node, base._nr, base._requires = copy, 0, True
     t._view.seen = -1
     refresh(t)
+    copy.of_view = weakref.ref(t._node)      # not held: it leads to `copy`
 
 
 def _move_retained(t, node, nr):
