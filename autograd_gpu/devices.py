@@ -130,6 +130,17 @@ def get_device_name(device=None) -> str:
     return cupy.cuda.runtime.getDeviceProperties(where.index)["name"].decode()
 
 
+@contextlib.contextmanager
+def on_cuda(device=None):
+    """A context in which a CUDA device is current in this thread, by default the current one; gives the device.
+
+    Raises RuntimeError without it. Reference: torch.cuda.device.
+    """
+    where = _cuda(device)
+    with guard(where):
+        yield where
+
+
 def _cuda(where) -> Device:
     where = resolve("cuda" if where is None else where)
     if where.type != "cuda":

@@ -489,3 +489,37 @@ def test_a_copy_between_devices_on_streams_of_both():
             z = (y * y).sum()
             z.backward()
         assert x.grad.tolist() == (2 * x.detach()).tolist()
+
+
+# ------------------------------------------------------------------------------------------------------- devices and memory
+
+@two_devices
+def test_cuda_device_is_current_within_its_block():
+    before = torch.cuda.current_device()
+    with torch.cuda.device(1) as where:
+        assert where == torch.device("cuda:1") and torch.cuda.current_device() == 1 and torch.ones(2, device="cuda").device.index == 1
+        with torch.cuda.device("cuda:0"):
+            assert torch.cuda.current_device() == 0
+        assert torch.cuda.current_device() == 1
+    assert torch.cuda.current_device() == before
+    with pytest.raises(RuntimeError, match="does not exist"), torch.cuda.device(99):
+        pass
+    with pytest.raises(ValueError, match="cuda device"), torch.cuda.device("cpu"):
+        pass
+
+
+def test_memory_statistics():
+    gc.collect()
+    start = torch.cuda.memory_allocated(0)
+    torch.cuda.reset_peak_memory_stats(0)
+    x = torch.zeros(1000, 1000, device="cuda:0")
+    assert torch.cuda.memory_allocated("cuda:0") >= start + x.numel() * 4
+    y = x + 1
+    assert torch.cuda.memory_allocated(0) >= start + 2 * x.numel() * 4 and torch.cuda.memory_reserved(0) >= torch.cuda.memory_allocated(0)
+    del x, y
+    assert torch.cuda.memory_allocated(0) == start and torch.cuda.max_memory_allocated(0) >= start + 8_000_000
+    torch.cuda.reset_peak_memory_stats(0)
+    assert torch.cuda.max_memory_allocated(0) == start
+    torch.cuda.empty_cache()
+    free, whole = torch.cuda.mem_get_info(0)
+    assert 0 < free <= whole
