@@ -154,7 +154,7 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
     keys = []
     for i, t in enumerate(inputs):
         if not isinstance(t, Tensor):
-            raise TypeError(f"grad: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
+            raise RuntimeError(f"grad: all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} at {i}")
         if t._view is not None:
             refresh(t)
         if not t._requires:

@@ -281,3 +281,21 @@ def test_a_graph_of_million_nodes_in_a_small_stack():
     finally:
         threading.stack_size(old)
     assert done == [[1.0, 1.0]]
+
+
+def test_what_hooks_may_not_return():
+    for register in (lambda x, z: z.grad_fn.register_hook(lambda given, grads: given[0]),
+                     lambda x, z: z.grad_fn.register_prehook(lambda grads: grads[0]),
+                     lambda x, z: x.register_post_accumulate_grad_hook(lambda t: 1)):
+        x = torch.tensor([1.0], requires_grad=True)
+        z = x * 2
+        register(x, z)
+        with pytest.raises(TypeError):
+            z.backward()
+
+
+def test_a_node_can_be_called():
+    x, w = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0], requires_grad=True)
+    for_x, for_w = (x * w).grad_fn(torch.tensor([1.0, 10.0]))
+    assert for_x.tolist() == [3.0, 40.0] and for_w.tolist() == [1.0, 20.0] and for_x.grad_fn.name() == "MulBackward0"
+    assert x.sin().grad_fn(torch.ones(2)).tolist() == pytest.approx([0.540302, -0.416147])

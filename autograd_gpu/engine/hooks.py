@@ -76,9 +76,7 @@ def run_tensor_hooks(node, grad, tensors):
 def _replaced(result, given, what):
     """What a hook returned in place of several gradients, checked."""
     if not isinstance(result, tuple):
-        if len(given) != 1 or not isinstance(result, Tensor):
-            raise TypeError(f"{what} should return a tuple of {len(given)} gradients or None, got {type(result).__name__}")
-        result = (result,)
+        raise TypeError(f"{what}: expected tuple of {len(given)} gradients or None, but hook returned '{type(result).__name__}'")
     if len(result) != len(given):
         raise RuntimeError(f"{what} has returned an incorrect number of values: it got {len(given)} gradients and returned {len(result)}")
     return tuple(None if r is None else _replace(r, g, what) for r, g in zip(result, given, strict=True))

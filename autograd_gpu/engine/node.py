@@ -94,6 +94,10 @@ class Node:
         """((node or None, output number), ...): where this node's results go. Reference: torch.autograd.graph.Node."""
         return self.edges()
 
+    def __call__(self, *grads):
+        """The gradients of its inputs for those of its results: a Tensor or None, or a tuple of them. Recorded as any computation is."""
+        return self.apply_tensors(grads[0] if self.outputs == 1 else list(grads), True)
+
     def release(self):
         """Drop the saved values; a later backward through this node then fails, if it saved any."""
 

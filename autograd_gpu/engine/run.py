@@ -401,7 +401,7 @@ def _arrive_at_leaf(task, node, g, shared):
         if leaf_hooks is not None:
             for hook in tuple(leaf_hooks.post_accumulate.values()):
                 if hook(variable) is not None:
-                    raise RuntimeError("post accumulate grad hooks should return None, got a value")
+                    raise TypeError("post accumulate grad hooks should return None, got a value")
     if rare is not None and rare.posthooks:
         _hooks.run_posthooks(node, (), g, task.create_graph)
 
