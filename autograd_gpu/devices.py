@@ -119,7 +119,10 @@ def set_device(device) -> None:
 
 
 def synchronize(device=None) -> None:
-    """Wait until a CUDA device has done all its work. Raises RuntimeError without CUDA. Reference: torch.cuda.synchronize."""
+    """Wait until a CUDA device has done all its work.
+
+    Raises: RuntimeError without CUDA, IndexError for an index that was out of range there. Reference: torch.cuda.synchronize.
+    """
     where = _cuda(device)
     cupy.cuda.Device(where.index).synchronize()
     raise_reported(where)
@@ -251,7 +254,7 @@ def _moved(array, here, where):
 
 # ----------------------------------------------------------------------------------------------------- what kernels report
 
-_reports: dict[int, Any] = {}                # by device: five numbers in page-locked memory, struct Report of kernels/bounds.cuh
+_reports: dict[int, Any] = {}                # by device: five numbers in page-locked memory, as kernels/bounds.cuh has them
 _reporters: dict[str, int] = {}              # the number by which a kernel names an op, from 1
 _reporting = threading.Lock()                # guards both
 

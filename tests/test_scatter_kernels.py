@@ -7,7 +7,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.cuda import scatter
-from tests.simgpu import runtime
+from tests.simgpu import kernels, runtime
 
 _reason = torch.cuda.why_not_available()
 if _reason:
@@ -219,24 +219,43 @@ def test_ignored_targets_are_no_fault():
     torch.cuda.synchronize()
 
 
-# -------------------------------------------------------------------------------------------------------- the race checker
+# ------------------------------------------------------------------------------------------- the kernel alone, on the simulator
 
-@pytest.mark.plants_faults
-@pytest.mark.skipif(not runtime.active(), reason="only the simulated devices look for races")
-@pytest.mark.parametrize(("atomic", "plain"), [("atomicAdd(p, v);", "*p += v;")])
-def test_adding_without_atomics_is_found(atomic, plain):
-    text = scatter.source("add", np.dtype(np.float32), (np.dtype(np.int64),), 2, "int")
-    assert atomic in text
+def scattered(operation, dtype, text=None, seed=0):
+    """64 rows at the four places of a target, two indices out of range; the target and the report."""
+    text = text or scatter.source(operation, np.dtype(dtype), (np.dtype(np.int64),), 2, "int")
+    out = np.ones((4, 3), np.int32 if dtype == "bool" else dtype)
+    values, index = np.full((64, 3), 2).astype(dtype), np.arange(64) % 2
+    index[5:7] = 4, -5
+    geometry = [np.int32(k) for k in (64, 3, 0, 1, 3, 1, 1, 0)]
+    report = np.zeros(5, np.int64)
+    kernels.Module(text)["scatter_" + operation]((3,), (64,), (
+        out, values, index, report, np.int32(9), np.bool_(True), *geometry, np.int32(1), np.int64(4), np.int32(3), np.int64(192)),
+        seed=seed)
+    return out, report
 
-    def run(text):
-        kernel = cp.RawKernel(text, "scatter_add")
-        out, values, index = cp.zeros((4, 3), np.float32), cp.ones((64, 3), np.float32), cp.full(64, 2)
-        report = np.uint64(cp.zeros(5, np.int64).data.ptr)
-        geometry = [np.int32(k) for k in (64, 3, 0, 1, 3, 1, 1, 0)]
-        kernel((1,), (256,), (out, values, index, report, np.int32(1), np.bool_(True), *geometry, np.int32(0), np.int64(4), np.int32(3),
-                              np.int64(192)))
-        return out
-    with runtime.faults():
-        assert run(text).tolist() == [[0] * 3, [0] * 3, [64] * 3, [0] * 3]
-    with pytest.raises(Exception, match="data race .*global"), runtime.faults():
-        run(text.replace(atomic, plain))
+
+simulated = pytest.mark.skipif(not runtime.active(), reason="only the simulated devices look for races")
+
+
+@simulated
+@pytest.mark.parametrize("seed", [0, 1, 7])
+@pytest.mark.parametrize(("operation", "dtype", "want"), [("add", "float32", [63, 63]), ("add", "int64", [63, 63]), ("add", "bool", [1, 1]),
+                                                          ("multiply", "float64", [2.0 ** 31] * 2), ("multiply", "int32", [-2 ** 31] * 2)])
+def test_any_order_of_threads(operation, dtype, want, seed):
+    out, report = scattered(operation, dtype, seed=seed)
+    assert out.tolist() == [[want[0]] * 3, [want[1]] * 3, [1] * 3, [1] * 3]
+    taken, op, index, dim, size = report
+    assert (taken, op, dim, size) == (1, 9, 1, 4) and index in (4, -5)
+
+
+@simulated
+@pytest.mark.parametrize(("operation", "dtype", "atomic", "plain"), [
+    ("add", "float32", "atomicAdd(p, v);", "*p += v;"), ("add", "bool", "atomicOr(p, 1);", "*p |= 1;"),
+    ("add", "int64", "atomicAdd((unsigned long long*)p, (unsigned long long)v);", "*p += v;"),
+    ("multiply", "float64", "found = atomicCAS((Bits*)p, seen.bits, product.bits);", "*p *= v; found = seen.bits;")])
+def test_a_kernel_without_atomics_is_found(operation, dtype, atomic, plain):
+    text = scatter.source(operation, np.dtype(dtype), (np.dtype(np.int64),), 2, "int")
+    assert text.count(atomic) == 1
+    with pytest.raises(kernels.KernelError, match="data race .*global"):
+        scattered(operation, dtype, text.replace(atomic, plain))

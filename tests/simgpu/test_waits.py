@@ -3,8 +3,10 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from autograd_gpu.ops.namespace import REGISTRY
 from tests.cuda_programs import PROGRAMS, VALUES
 from tests.simgpu import runtime
+from tests.test_ops import ELEMENTWISE, call, operands_for
 
 if not runtime.active():
     pytest.skip("the simulated devices are not installed: run with -p tests.simgpu.plugin, in an environment with cupy-rocm-7-0",
@@ -20,6 +22,19 @@ BACKWARD = {"mask": _BACK, "masked_select": _BACK, "masked_scatter": _BACK}
 
 def waits():
     return runtime.counts()["host_waits"]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_no_elementwise_op_makes_the_host_wait(name):
+    record = REGISTRY[name]
+    operands = {n: torch.from_numpy(a).to("cuda:0") for n, a in operands_for(record, np.random.default_rng(1), (7,)).items()}
+    for x in operands.values():
+        x.requires_grad_(x.is_floating_point())
+    start = waits()
+    y = call(record, operands)
+    if y.requires_grad:
+        (y.real if y.is_complex() else y).sum().backward()
+    assert waits() == start
 
 
 def test_which_programs_make_the_host_wait():
