@@ -119,9 +119,13 @@ def set_device(device) -> None:
 
 
 def synchronize(device=None) -> None:
-    """Wait until a CUDA device has done all its work. Raises RuntimeError without CUDA. Reference: torch.cuda.synchronize."""
+    """Wait until a CUDA device has done all its work.
+
+    Raises: RuntimeError without CUDA, IndexError for an index that was out of range there. Reference: torch.cuda.synchronize.
+    """
     where = _cuda(device)
     cupy.cuda.Device(where.index).synchronize()
+    raise_reported(where)
 
 
 def get_device_name(device=None) -> str:
@@ -229,11 +233,18 @@ def copy(array, where: Device):
     return _moved(dense, here, where).transpose(sorted(range(array.ndim), key=axes.__getitem__))
 
 
+def host(array):
+    """The array in host memory: itself if it is there already, else once the device has computed it."""
+    return array if type(array) is np.ndarray else copy(array, CPU)
+
+
 def _moved(array, here, where):
     """An array in C order on another device."""
     if where.type == "cpu":
         with guard(here):
-            return cupy.asnumpy(array)
+            found = cupy.asnumpy(array)
+        raise_reported(here)
+        return found
     if here.type == "cpu":
         with guard(where):
             return cupy.asarray(array)
@@ -250,6 +261,42 @@ def _moved(array, here, where):
     with guard(where):                       # a null stream is that of the current device
         target.wait_event(done)
     return out
+
+
+# ----------------------------------------------------------------------------------------------------- what kernels report
+
+_reports: dict[int, Any] = {}                # by device: five numbers in page-locked memory, as kernels/bounds.cuh has them
+_reporters: dict[str, int] = {}              # the number by which a kernel names an op, from 1
+_reporting = threading.Lock()                # guards both
+
+
+def reporter(name):
+    """(address, number): where a kernel on the current device reports an index out of range, and how it names the op there."""
+    index = cupy.cuda.Device().id
+    if index not in _reports or name not in _reporters:
+        with _reporting:
+            if index not in _reports:
+                made = np.frombuffer(cupy.cuda.alloc_pinned_memory(5 * 8), np.int64, 5)
+                made[...] = 0
+                _reports[index] = made
+            _reporters.setdefault(name, len(_reporters) + 1)
+    return np.uint64(_reports[index].ctypes.data), np.int32(_reporters[name])
+
+
+def raise_reported(where: Device) -> None:
+    """Raise the IndexError that a kernel has reported on a device, once. To be called where the host has waited: it reads host memory."""
+    report = _reports.get(where.index or 0)
+    if report is None or not report[1]:
+        return
+    with _reporting:
+        _, number, index, dim, size = report.tolist()
+        report[1:] = 0
+        report[0] = 0                        # last: a kernel of another stream may take it at once
+    if not number:
+        return                               # another thread was faster
+    name = next(n for n, k in _reporters.items() if k == number)
+    raise IndexError(f"{name}: index {index} is out of bounds for dimension {dim} with size {size}; found on {where} while the op ran "
+                     f"there, before what the host waits for now")
 
 
 class _Scientific:

@@ -387,13 +387,13 @@ def item(self):
     """The single element as a Python number. Raises RuntimeError unless there is exactly one."""
     if self._array.size != 1:
         raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
-    return self._array.item()
+    return _device.host(self._array).item()
 
 
 @method
 def tolist(self):
     """The elements as nested lists of Python numbers."""
-    return self._array.tolist()
+    return _device.host(self._array).tolist()
 
 
 @method
@@ -453,13 +453,13 @@ def __bool__(self):
     if self._array.size != 1:
         raise RuntimeError(f"Boolean value of Tensor with {'no values' if not self._array.size else 'more than one value'} is ambiguous: "
                            f"use any() or all()")
-    return bool(self._array.item())
+    return bool(_device.host(self._array).item())
 
 
 def _as_scalar(self):
     if self._array.size != 1:
         raise ValueError(f"only one element tensors can be converted to Python scalars, this one has {self._array.size}")
-    return self._array.item()
+    return _device.host(self._array).item()
 
 
 @method
@@ -481,7 +481,7 @@ def __complex__(self):
 def __index__(self):
     if self._array.dtype.kind not in "iub" or self._array.size != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(self._array.item())
+    return int(_device.host(self._array).item())
 
 
 @method

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograd_gpu import expression
-from autograd_gpu.cuda import launch
+from autograd_gpu.cuda import bounds, launch, scatter
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.kernels import fused
 from autograd_gpu.ops.namespace import REGISTRY
@@ -169,6 +169,26 @@ def test_every_text_compiles_for_sm_80(nvrtc, dtype):
                 assert compiled(nvrtc, made.source(*layout), 80)[:4] == b"\x7fELF"
                 count += 1
     assert count > 200
+
+
+LONG, INT = np.dtype(np.int64), np.dtype(np.int32)
+
+
+@pytest.mark.parametrize("arch", [70, 80])
+@pytest.mark.parametrize("operation", ["add", "multiply"])
+def test_every_scatter_compiles(nvrtc, operation, arch):
+    texts = [scatter.source(operation, dtype, (LONG, INT), 3, "long long") for dtype in scatter._STORED]
+    texts += [scatter.source(operation, np.dtype(np.float32), (LONG,), 2, "int"), *[bounds.source(d) for d in (LONG, INT)]]
+    for text in texts:
+        assert "@" not in text and compiled(nvrtc, text, arch)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("dtype, instruction", [("f4", "add.f32"), ("f8", "add.f64"), ("f2", "add.f32"), ("c8", "add.f32"),
+                                                ("i8", "add.u64"), ("i1", "add.u32"), ("?", "or.b32")])
+def test_sums_are_native_atomics(nvrtc, dtype, instruction):
+    part = np.zeros((), dtype).real.dtype    # a complex number is added as two
+    ptx = compiled(nvrtc, scatter.source("add", part, (LONG,), 2, "int"), 80, ptx=True)
+    assert f"atom.global.{instruction}" in (ptx.decode() if isinstance(ptx, bytes) else ptx)
 
 
 def test_the_flat_layout_moves_16_bytes_at_a_time(nvrtc):

@@ -65,7 +65,6 @@ class Program:
         flat = [i for i in self.arrays if i not in single]
         types = {i: _STORED[self.kinds[i]] for i in self.arrays}
         computed = {i: TYPES[np.dtype(np.float32) if self.kinds[i] == np.float16 else self.kinds[i]] for i in self.arrays}
-        dims = range(ndim)
         words = {
             "name": self.name, "out_type": out, "width": str(width), "index": index,
             "pointers": " ".join(f"const {types[i]}* __restrict__ p{i}," for i in self.arrays),
@@ -76,20 +75,14 @@ class Program:
             "pack_elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})q{i}.at[k];" for i in flat),
             "elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})p{i}[i];" for i in flat),
             "statements": " ".join(self.statements), "store": f"({out})({self.final})",
-            "geometry": " ".join(f"{index} d{k}," for k in dims) + " " +
-                        " ".join(f"{index} s{i}_{k}," for i in self.arrays for k in dims),
-            "offsets": " ".join(f"{index} o{i} = 0;" for i in self.arrays) + " " + " ".join(
-                f"{{ const {index} c = " + (f"rest % d{k}; rest /= d{k}; " if k else "rest; ") +
-                " ".join(f"o{i} += c * s{i}_{k};" for i in self.arrays) + " }" for k in reversed(dims)),
+            **geometry_words(index, ndim, self.arrays),
             "strided_elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
         }
         common, flat_text, strided_text = _sections()
         body = flat_text if layout == "flat" else strided_text
-        for word, value in words.items():
-            body = body.replace(f"@{word}@", value)
         used = {self.dtype, *[self.kinds[i] for i in self.arrays]}
         headers = "#include <cuda_fp16.h>\n" if np.dtype(np.float16) in used else ""
-        return headers + kernel_text("prelude.cuh") + common + body
+        return headers + kernel_text("prelude.cuh") + common + filled(body, words)
 
     def __call__(self, *args):
         if self.same is not None:
@@ -121,6 +114,23 @@ class Program:
         if key not in self.kernels:
             self.kernels[key] = _device.cupy.RawKernel(self.source(*key), f"{self.name}_{layout}")
         return self.kernels[key]
+
+
+def filled(text, words):
+    """A text with what stands for each word between at signs."""
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", value)
+    return text
+
+
+def geometry_words(index, ndim, operands):
+    """Of a strided kernel: its parameters d0 ... (sizes) and s0_0 ... (strides), and the offsets o0 ... of an element in each operand."""
+    dims = range(ndim)
+    return {
+        "geometry": " ".join([f"{index} d{k}," for k in dims] + [f"{index} s{i}_{k}," for i in operands for k in dims]),
+        "offsets": " ".join([f"{index} o{i} = 0;" for i in operands] + [
+            f"{{ const {index} c = " + (f"rest % d{k}; rest /= d{k}; " if k else "rest; ") +
+            " ".join(f"o{i} += c * s{i}_{k};" for i in operands) + " }" for k in reversed(dims)])}
 
 
 def index_type(n, sizes, strides):

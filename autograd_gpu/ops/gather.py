@@ -6,6 +6,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import fitted
@@ -20,15 +21,33 @@ def key_along(index, dim):
     return tuple([index if d == dim else np.arange(index.shape[d]).reshape((1,) * d + (-1,) + (1,) * (n - 1 - d)) for d in range(n)])
 
 
+@composite(method=False, function=False)
+def accumulate_along(name, out, dim, index, values):
+    """Add values to the elements of an array at an index along a dimension, for the op of this name."""
+    if np is numpy:
+        F.accumulate(name, out, F.key_along(index, dim), values)
+    else:
+        scatter.along("add", name, out, dim, index, values)
+
+
 def _check_integer(name, index):
     if index.dtype.kind != "i" or index.dtype.itemsize < 4:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {_dtype.of(index.dtype)}")
 
 
-def _outside(index, n):
-    """An index that is negative or not below n; None if there is none. On a CUDA device none is looked for: the host would wait."""
-    if not isinstance(index, numpy.ndarray) or not index.size:
+def _outside(name, index, n, dim, wraps=False):
+    """An index out of range; None if there is none. On a CUDA device, where the host would wait, a kernel reports it instead.
+
+    `wraps`: negative ones count from the end.
+    """
+    if not isinstance(index, numpy.ndarray):
+        bounds.check(name, index, n, dim, wraps)
         return None
+    if not index.size:
+        return None
+    if wraps:
+        wrong = index[(index < -n) | (index >= n)]
+        return int(wrong[0]) if wrong.size else None
     if numpy.maximum.reduce(index.view(_UNSIGNED[index.dtype.itemsize]), None) < n:        # negative ones are the largest so
         return None
     low, high = int(index.min()), int(index.max())
@@ -38,8 +57,11 @@ def _outside(index, n):
 _UNSIGNED = {4: np.uint32, 8: np.uint64}
 
 
-def _check_along(name, self, dim, index, src=None):
-    """Operands of gather and scatter, 0-d ones as 1-d, and the dimension. Raises RuntimeError where they do not fit."""
+def _check_along(name, self, dim, index, src=None, adds=False):
+    """Operands of gather and scatter, 0-d ones as 1-d, and the dimension. Raises RuntimeError where they do not fit.
+
+    `adds`: accumulate_along follows, whose kernel checks the index itself.
+    """
     d = wrap_dim(dim, self.ndim, name)
     if index.size:
         _check_integer(name, index)
@@ -61,7 +83,7 @@ def _check_along(name, self, dim, index, src=None):
                                f"self {list(self.shape)} apart from dimension {dim}" + (
                                    f" and to be no larger size than src {list(src.shape)}" if src is not None else ""))
     n = x.shape[d]
-    wrong = _outside(i, n)
+    wrong = None if adds and not isinstance(i, numpy.ndarray) else _outside(name, i, n, d)
     if wrong is not None:
         raise RuntimeError(f"{name}(): index {wrong} is out of bounds for dimension {dim} with size {n}")
     return x, d, i, s if s is None else s[tuple([slice(m) for m in i.shape])]
@@ -86,8 +108,8 @@ def gather_backward(grad_output, input_sizes: Size, dim: int, index):
     """Zeros but for the elements that gather takes, which get the sum of what arrives for them."""
     made = np.zeros(input_sizes, grad_output.dtype)
     if index.size:
-        x, d, i, s = _check_along("gather", made, dim, index, grad_output)
-        F.accumulate(x, F.key_along(i, d), s)
+        x, d, i, s = _check_along("gather", made, dim, index, grad_output, adds=True)
+        F.accumulate_along("gather", x, d, i, s)
     return made
 
 gather_backward.vjp(grad_output=lambda grad, dim, index: F.gather(grad, dim, index))
@@ -134,11 +156,13 @@ scatter_number.vjp(self=lambda grad, dim, index: F.scatter_number(grad, dim, ind
 def scatter_reduced(self, dim: int, index, src, reduce: str):
     """A copy with src's elements added to, or multiplied with, those at an index along a dimension."""
     out = self.copy()
-    x, d, i, s = _check_along("scatter", out, dim, index, src)
+    x, d, i, s = _check_along("scatter", out, dim, index, src, adds=True)
     if i.size and reduce == "add":
-        F.accumulate(x, F.key_along(i, d), s)
-    elif i.size:
+        F.accumulate_along("scatter", x, d, i, s)
+    elif i.size and np is numpy:
         np.multiply.at(x, F.key_along(i, d), s)
+    elif i.size:
+        scatter.along("multiply", "scatter", x, d, i, s)
     return out
 
 scatter_reduced.vjp(self=lambda grad: F.no_derivative("scatter with reduce"), src=lambda grad: F.no_derivative("scatter with reduce"))
@@ -176,9 +200,9 @@ composite(inplace=True)(_scatter)
 def scatter_add(self, dim: int, index, src):
     """A copy with src's elements added to those at an index along a dimension. Reference: torch.scatter_add."""
     out = self.copy()
-    x, d, i, s = _check_along("scatter_add", out, dim, index, src)
+    x, d, i, s = _check_along("scatter_add", out, dim, index, src, adds=True)
     if i.size:
-        F.accumulate(x, F.key_along(i, d), s)
+        F.accumulate_along("scatter_add", x, d, i, s)
     return out
 
 scatter_add.vjp(self=lambda grad: grad, src=lambda grad, src_shape, dim, index: F.gather_to(grad, dim, index, src_shape))
@@ -223,8 +247,8 @@ def index_select(self, dim: int, index):
 index_select.vjp(self=lambda grad, self_shape, dim, index: F.index_select_backward(grad, self_shape, dim, index))
 
 
-def _check_vector(name, self, dim, index):
-    """The dimension, self with at least one and the index as a vector."""
+def _check_vector(name, self, dim, index, adds=False):
+    """The dimension, self with at least one and the index as a vector. `adds`: as for _check_along."""
     d = wrap_dim(dim, self.ndim, name)
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector, got {index.ndim} dimensions")
@@ -232,12 +256,11 @@ def _check_vector(name, self, dim, index):
     x, i = self if self.ndim else self.reshape((1,)), index if index.ndim else index.reshape((1,))
     if not self.ndim and i.size != 1 and name == "index_select":
         raise RuntimeError(f"{name}(): Index to a 0-d tensor can have only 1 value, got {i.size}")
-    if name == "index_fill":                 # the only one of its family that counts negative numbers from the end
-        i = np.where(i < 0, i + x.shape[d], i)
-    wrong = _outside(i, x.shape[d])
+    n, wraps = x.shape[d], name == "index_fill"         # the only one of its family that counts negative numbers from the end
+    wrong = None if adds and not isinstance(i, numpy.ndarray) else _outside(name, i, n, d, wraps)
     if wrong is not None:
-        raise IndexError(f"{name}(): index {wrong} out of range in self, whose dimension {dim} has size {x.shape[d]}")
-    return d, x, i
+        raise IndexError(f"{name}(): index {wrong} out of range in self, whose dimension {dim} has size {n}")
+    return d, x, np.where(i < 0, i + n, i) if wraps else i
 
 
 @op(node="IndexAddBackward0", method=False, function=False)
@@ -245,9 +268,13 @@ def index_select_backward(grad_output, input_sizes: Size, dim: int, index):
     """Zeros but for the parts that index_select takes."""
     if not len(input_sizes):
         return grad_output
-    d = dim % len(input_sizes)
+    d, i = dim % len(input_sizes), index if index.ndim else index.reshape((1,))
+    if np is not numpy:
+        made = np.zeros(input_sizes, grad_output.dtype)
+        scatter.at("add", "index_select", made, (*(ALL,) * d, i), grad_output, wraps=False)
+        return made
     made = np.zeros((input_sizes[d], *input_sizes[:d], *input_sizes[d + 1:]), grad_output.dtype)
-    F.accumulate(made, (index if index.ndim else index.reshape((1,)),), np.moveaxis(grad_output, d, 0))
+    F.accumulate("index_select", made, (i,), np.moveaxis(grad_output, d, 0))
     return np.moveaxis(made, 0, d)
 
 index_select_backward.vjp(grad_output=lambda grad, dim, index: F.index_select(grad, dim, index))
@@ -256,7 +283,7 @@ index_select_backward.vjp(grad_output=lambda grad, dim, index: F.index_select(gr
 @op(inplace=True)
 def index_add(self, dim: int, index, source, *, alpha: Number = 1):
     """A copy with alpha times source's parts added to those at a vector of indices. Reference: torch.index_add."""
-    d, x, i = _check_vector("index_add", self, dim, index)
+    d, x, i = _check_vector("index_add", self, dim, index, adds=True)
     if self.dtype != source.dtype:
         raise RuntimeError(f"index_add(): self and source expected to have the same dtype, but got (self) {_dtype.of(self.dtype)} and "
                            f"(source) {_dtype.of(source.dtype)}")
@@ -265,9 +292,13 @@ def index_add(self, dim: int, index, source, *, alpha: Number = 1):
         raise RuntimeError(f"index_add(): Number of indices ({i.size}) should be equal to source.size(dim), and source match self's "
                            "other "
                            f"sizes; the shapes are {source.shape} and {self.shape}, dim {dim}")
+    s = s if alpha == 1 else s * np.asarray(alpha).astype(self.dtype)
+    if np is not numpy:
+        out = x.copy()
+        scatter.at("add", "index_add", out, (*(ALL,) * d, i), s, wraps=False)
+        return out.reshape(self.shape)
     moved = np.moveaxis(x, d, 0).copy("C")
-    part = np.moveaxis(s, d, 0)
-    F.accumulate(moved, (i,), part if alpha == 1 else part * np.asarray(alpha).astype(self.dtype))
+    F.accumulate("index_add", moved, (i,), np.moveaxis(s, d, 0))
     return np.moveaxis(moved, 0, d).reshape(self.shape)
 
 index_add.vjp(self=lambda grad: grad,
@@ -386,6 +417,11 @@ def masked_scatter(self, mask, source):
         raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {_dtype.of(self.dtype)} and "
                            f"{_dtype.of(source.dtype)}")
     shape = F.broadcast_shapes(self.shape, mask.shape)
+    if np is not numpy and source.size:      # a GPU would wait for the count
+        mask = np.broadcast_to(mask, shape)
+        at = np.where(mask, np.cumsum(mask, dtype=np.int64).reshape(shape) - 1, 0)
+        bounds.check("masked_scatter", at, source.size)
+        return np.where(mask, source.reshape((-1,))[at], self)
     out, mask = np.broadcast_to(self, shape).copy(), np.broadcast_to(mask, shape)
     count = int(np.count_nonzero(mask))
     if count > source.size:
@@ -412,6 +448,8 @@ def take(self, index):
     """The elements at indices into all of them in a row. Raises IndexError for one out of range. Reference: torch.take."""
     if index.dtype != np.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {_dtype.of(index.dtype)}")
+    if np is not numpy:
+        bounds.check("take", index, self.size, wraps=True)
     try:
         return self.reshape((-1,))[index]
     except IndexError:
@@ -424,7 +462,7 @@ take.vjp(self=lambda grad, self_shape, index: F.take_backward(grad, self_shape, 
 def take_backward(grad_output, input_sizes: Size, index):
     """Zeros but for the elements that take takes."""
     made = np.zeros(input_sizes, grad_output.dtype)
-    F.accumulate(made.reshape((-1,)), (index,), grad_output)
+    F.accumulate("take", made.reshape((-1,)), (index,), grad_output)
     return made
 
 take_backward.vjp(grad_output=lambda grad, index: F.take(grad, index))

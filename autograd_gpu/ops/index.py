@@ -6,6 +6,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -16,21 +17,24 @@ from autograd_gpu.ops.shape import ALL, numpy
 # ------------------------------------------------------------------------------------------------------------- adding at a key
 
 @composite(method=False, function=False)
-def accumulate(out, key, values):
-    """Add values to the elements of an array that a key names; one that it names several times gets them all.
+def accumulate(name, out, key, values):
+    """Add values to the elements of an array that a key names, for the op of this name; one that it names several times gets them all.
 
     np.add.at is several times as fast on one dimension as on more, so the key becomes places in memory.
     """
+    if np is not numpy:
+        scatter.at("add", name, out, key, values)
+        return
     arrays = [k for k in key if k is not ALL]
     if all([k.dtype.kind == "b" for k in arrays]):
         out[key] += values                   # a mask names nothing twice
         return
     if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
         wide = np.zeros(out.shape, np.float32)
-        F.accumulate(wide, key, values.astype(np.float32))
+        F.accumulate(name, wide, key, values.astype(np.float32))
         out[...] = out.astype(np.float32) + wide
         return
-    if np is not numpy or any([k.dtype.kind == "b" for k in arrays]) or out.dtype.kind == "b":
+    if any([k.dtype.kind == "b" for k in arrays]) or out.dtype.kind == "b":
         np.add.at(out, key, values)
         return
     places = [i for i, k in enumerate(key) if k is not ALL]
@@ -45,7 +49,7 @@ def accumulate(out, key, values):
             full = (*[out.shape[d] for d in others[:first]], *size, *[out.shape[d] for d in others[first:]])
             values = np.broadcast_to(values, full)
             values = values.transpose([*range(first, first + k), *range(first), *range(first + k, len(full))])
-        F.accumulate(work, tuple(arrays), values)
+        F.accumulate(name, work, tuple(arrays), values)
         moved[...] = work
         return
     flat = 0
@@ -76,9 +80,25 @@ def _key(indices, places):
     return tuple(key)
 
 
+def _assign(name, out, key, values):
+    """out[key] = values, for the op of this name. On a CUDA device the host does not wait for a mask if there is only one value."""
+    if type(out) is numpy.ndarray or key is ...:
+        out[key] = values
+        return
+    with _device.guard(_device.of(out)):
+        bounds.check_key(name, out.shape, key)
+        if len(key) == 1 and key[0].dtype.kind == "b" and key[0].shape == out.shape[:key[0].ndim] and values.size == 1:
+            mask = key[0].reshape((*key[0].shape, *[1] * (out.ndim - key[0].ndim)))
+            _device.xp(out).copyto(out, values.reshape(()), where=mask)
+        else:
+            out[key] = values
+
+
 @op(method=False, function=False)
 def index(self, indices: Sequence[Tensor], places: Dims):
     """The elements at index tensors or masks, which stand at `places` among full slices."""
+    if np is not numpy:
+        bounds.check_key("x[key]", self.shape, _key(indices, places))
     try:
         return np.ascontiguousarray(self[_key(indices, places)] if places != (0,) else self[indices[0]])
     except IndexError as error:
@@ -91,7 +111,7 @@ index.vjp(self=lambda grad, indices, places, self_shape: F.index_backward(grad, 
 def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_sizes: Size):
     """Zeros but for the elements that index takes, which get the sum of what arrives for them."""
     made = np.zeros(input_sizes, grad_output.dtype)
-    F.accumulate(made, _key(indices, places), grad_output)
+    F.accumulate("x[key]", made, _key(indices, places), grad_output)
     return made
 
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
@@ -112,9 +132,9 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
     key = _key(indices, places)
     try:
         if accumulate:
-            F.accumulate(out, key, values)
+            F.accumulate("index_put", out, key, values)
         else:
-            out[key] = values
+            _assign("index_put", out, key, values)
     except IndexError as error:
         raise IndexError(f"index_put: {str(error).replace('axis', 'dimension')}: the tensor has the shape {self.shape}") from None
     except ValueError as error:
@@ -137,7 +157,7 @@ def index_put_kept(grad, indices, accumulate, places):
 def index_clear(self, indices: Sequence[Tensor], places: Dims):
     """A copy with zeros at index tensors or masks."""
     out = self.copy()
-    out[_key(indices, places)] = 0
+    _assign("index_put", out, _key(indices, places), np.zeros((), self.dtype))
     return out
 
 index_clear.vjp(self=lambda grad, indices, places: F.index_clear(grad, indices, places))
@@ -314,7 +334,7 @@ def _store(t, key, value):
     """Write what has no history, without a copy of the rest."""
     check_writable(t, "setitem")
     try:
-        t._array[key] = value
+        _assign("setitem", t._array, key, value)
     except (ValueError, TypeError) as error:
         raise RuntimeError(f"setitem: shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to x[key]: "
                            f"{error}") from None

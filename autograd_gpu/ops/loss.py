@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
+from autograd_gpu.cuda import bounds
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import refuse
@@ -336,6 +337,8 @@ def nll_value(self, target, weight, reduction, ignore_index):
     _floating("nll_loss", self)
     wide = accumulator(own)
     safe, w = F.nll_terms(target, weight, ignore_index, self.shape[axis])
+    if target.__class__ is not _CPU:
+        bounds.check("nll_loss", safe, self.shape[axis], axis)
     if self.ndim == 2:
         picked = self[np.arange(safe.size), safe]
     else:

@@ -9,6 +9,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import version, wrap
+from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.random import generator_for
@@ -184,7 +185,9 @@ def embedding(weight, indices, padding_idx: int = -1, scale_grad_by_freq: bool =
     if indices.dtype not in (np.int64, np.int32):
         raise RuntimeError(f"embedding: Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; "
                            f"but got {_dtype.of(indices.dtype)}: convert it with .long()")
-    if indices.__class__ is _CPU and indices.size and (indices.min() < 0 or indices.max() >= weight.shape[0]):
+    if indices.__class__ is not _CPU:
+        bounds.check("embedding", indices, weight.shape[0])
+    elif indices.size and (indices.min() < 0 or indices.max() >= weight.shape[0]):
         raise IndexError(f"embedding: index out of range in self: indices go from {indices.min()} to {indices.max()}, weight has "
                          f"{weight.shape[0]} rows")
     return np.take(weight, indices, 0) if indices.size else np.zeros((*indices.shape, weight.shape[1]), weight.dtype)
@@ -199,7 +202,10 @@ def embedding_backward(grad_output, indices, size: Size, padding_idx: int, scale
     flat = indices.reshape(-1)
     rows = F.embedding_scaled(grad_output.reshape(flat.size, size[1]), flat, size, padding_idx, scale_grad_by_freq)
     total = np.zeros(size, rows.dtype)
-    np.add.at(total, flat, rows)
+    if total.__class__ is _CPU:
+        np.add.at(total, flat, rows)
+    else:
+        scatter.at("add", "embedding", total, (flat,), rows, wraps=False)
     return total
 
 embedding_backward.vjp(grad_output=lambda grad, indices, size, padding_idx, scale_grad_by_freq:
@@ -217,7 +223,12 @@ def embedding_scaled(rows, indices, size, padding_idx, scale_grad_by_freq):
 @op(method=False, function=False)
 def occurrences(self, n: int):
     """How often each index occurs among all of them."""
-    return np.bincount(self.reshape(-1), minlength=n)[self]
+    flat = self.reshape(-1)
+    if flat.__class__ is _CPU:
+        return np.bincount(flat, minlength=n)[self]
+    counts = np.zeros(n, np.int64)
+    scatter.at("add", "embedding", counts, (flat,), np.ones((), np.int64))
+    return counts[self]
 
 
 @composite(method=False, function=False)
@@ -260,6 +271,10 @@ def one_hot(input, num_classes=-1):
         raise RuntimeError(f"one_hot: one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}")
     if not array.size and num_classes <= 0:
         raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor: pass num_classes")
+    if array.__class__ is not _CPU and num_classes > 0:      # the host would wait for the largest
+        with _device.guard(input.device):
+            bounds.check("one_hot", array, num_classes)
+        return F.one_hot_of(input, num_classes)
     with _device.guard(input.device):
         smallest, largest = (int(array.min()), int(array.max())) if array.size else (0, -1)
     if smallest < 0:

@@ -1,0 +1,70 @@
+"""When the host waits for a device: only where a result's shape or Python value depends on elements that are there."""
+import numpy as np
+import pytest
+
+import autograd_gpu as torch
+from autograd_gpu.ops.namespace import REGISTRY
+from tests.cuda_programs import PROGRAMS, VALUES
+from tests.simgpu import runtime
+from tests.test_ops import ELEMENTWISE, call, operands_for
+
+if not runtime.active():
+    pytest.skip("the simulated devices are not installed: run with -p tests.simgpu.plugin, in an environment with cupy-rocm-7-0",
+                allow_module_level=True)
+
+cp = pytest.importorskip("cupy")
+
+_COUNT = "as many elements as a mask has True: their number is the result's shape"
+_BACK = "the gradient comes back to as many elements as a mask has True; PyTorch waits there too"
+FORWARD = {"mask": _COUNT, "masked_select": _COUNT, "nonzero": _COUNT, "argwhere": _COUNT}
+BACKWARD = {"mask": _BACK, "masked_select": _BACK, "masked_scatter": _BACK}
+
+
+def waits():
+    return runtime.counts()["host_waits"]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_no_elementwise_op_makes_the_host_wait(name):
+    record = REGISTRY[name]
+    operands = {n: torch.from_numpy(a).to("cuda:0") for n, a in operands_for(record, np.random.default_rng(1), (7,)).items()}
+    for x in operands.values():
+        x.requires_grad_(x.is_floating_point())
+    start = waits()
+    y = call(record, operands)
+    if y.requires_grad:
+        (y.real if y.is_complex() else y).sum().backward()
+    assert waits() == start
+
+
+def test_which_programs_make_the_host_wait():
+    forward, backward = set(), set()
+    rng = np.random.default_rng(0)
+    for name, (program, *shapes) in PROGRAMS.items():
+        leaves = [torch.from_numpy(rng.standard_normal(shape)).to("cuda:0").requires_grad_() for shape in shapes]
+        start = waits()
+        loss = program(*leaves).sum()
+        middle = waits()
+        loss.backward()
+        forward |= {name} if middle > start else set()
+        backward |= {name} if waits() > middle else set()
+    for name, f in VALUES.items():
+        x = torch.from_numpy(rng.standard_normal((3, 4))).to("cuda:0")
+        start = waits()
+        f(x)
+        forward |= {name} if waits() > start else set()
+    assert forward == set(FORWARD) and backward == set(BACKWARD)
+
+
+@pytest.mark.parametrize(("ours", "cupys"), [
+    (lambda x: x[0, 0].item(), lambda a: a[0, 0].item()), (lambda x: x.tolist(), lambda a: a.tolist()), (lambda x: x.cpu(), cp.asnumpy),
+    (lambda x: torch.cuda.synchronize(), lambda a: cp.cuda.Device().synchronize())])
+def test_what_kernels_report_is_read_without_a_wait(ours, cupys):
+    x = torch.ones(2, 3, device="cuda:0")
+    x.index_select(0, torch.tensor([1], device="cuda:0"))
+    found = []
+    for read, of in (ours, x), (cupys, x._array):
+        start = waits()
+        read(of)
+        found.append(waits() - start)
+    assert found[0] == found[1] > 0
