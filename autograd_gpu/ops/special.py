@@ -1,6 +1,7 @@
 """Special functions: gamma, Bessel, the normal distribution, entropy."""
 from __future__ import annotations
 
+import math
 from numbers import Number
 
 import numpy as np
@@ -72,7 +73,7 @@ def mvlgamma(self, p: int):
     total = sp.special.gammaln(self)
     for k in range(1, p):
         total = total + sp.special.gammaln(self - k / 2)
-    return total + p * (p - 1) / 4 * np.log(np.pi).item()
+    return total + p * (p - 1) / 4 * math.log(math.pi)
 
 mvlgamma.vjp(self=lambda grad, self, p: grad * F.mvlgamma_slope(self, p))
 
