@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from autograd_gpu import expression
-from autograd_gpu.expression import Parameter, Symbol, Untraceable
+from autograd_gpu.expression import Symbol, Traced, Untraceable, kind_of
 
 LARGE = 1 << 18                              # elements from which on the program wins; measured
 BLOCK = 1 << 15                              # elements of a block
@@ -42,34 +41,17 @@ def steps(function, records) -> float:
     return total
 
 
-class Program:
-    """A function's expression for one combination of dtypes, as the text of a NumPy program and the program itself."""
+class Program(Traced):
+    """What was traced for one combination of dtypes as the text of a NumPy program (`source`), and its run."""
 
     def __init__(self, function, kinds, keywords=()):
-        """`kinds`: per argument a NumPy dtype for an array, int or float for a number, and what else there is as it is; the last
-        ones are those of `keywords`. Raises Untraceable where the function is no expression, or only one operation.
-        """
-        self.kinds = kinds
-        symbols = []
-        exact = any([isinstance(k, np.dtype) and k.kind in "biu" for k in kinds])
-        for i, kind in enumerate(kinds):
-            if isinstance(kind, np.dtype):
-                symbols.append(Symbol(f"x{i}", (), np.dtype(np.float32) if kind.itemsize == 2 and kind.kind in "fV" else kind))
-            elif kind is int or kind is float:
-                if exact:
-                    raise Untraceable("a number beside integers, whose dtype may depend on its value")
-                symbols.append(Parameter(f"x{i}", (), np.dtype(np.int64 if kind is int else np.float64), kind))
-            elif kind is None or isinstance(kind, (bool, str)):
-                symbols.append(kind)
-            else:
-                raise Untraceable(f"an argument of type {kind.__name__}")
-        positional = len(symbols) - len(keywords)
-        result = expression.lift(function(*symbols[:positional], **dict(zip(keywords, symbols[positional:], strict=True))))
-        self.arrays = [i for i, k in enumerate(kinds) if isinstance(k, np.dtype)]
-        half = [kinds[i] for i in self.arrays if kinds[i].itemsize == 2 and kinds[i].kind in "fV"]
-        self.dtype = half[0] if half and result.dtype == np.float32 else result.dtype
+        """Raises Untraceable where the function is no expression, or only one operation."""
+        super().__init__(function, kinds, keywords)
+        if self.several:
+            raise Untraceable("several results")
+        self.result, self.dtype = self.results[0], self.dtypes[0]
         self.names: dict[str, object] = {"empty": np.empty}
-        self.source = self._print(result, {id(s): i for i, s in enumerate(symbols) if isinstance(s, Symbol)})
+        self.source = self._print(self.result, {id(s): i for i, s in enumerate(self.symbols) if isinstance(s, Symbol)})
         exec(compile(self.source, "<blocks>", "exec"), self.names)
 
     def _print(self, result, inputs):
@@ -83,6 +65,8 @@ class Program:
                 if not isinstance(self.kinds[i], np.dtype):
                     return f"p{i}"
                 return f"x{i}" if x.dtype == self.kinds[i] else operation(np.copyto, (f"x{i}",), x.dtype)
+            if x.function is None:
+                raise Untraceable("a function of CUDA")
             if not x.operands:
                 return repr(x.function) if x.weak else number(x.dtype, repr(x.function))
             operands = tuple([visit(o) for o in x.operands])
@@ -162,7 +146,7 @@ class Program:
             order = own
             flat[i] = a.reshape(-1, order=own)
         out = np.empty(shape, self.dtype, order or "C")
-        values = [a for a, k in zip(flat, self.kinds, strict=True) if isinstance(k, np.dtype) or k is int or k is float]
+        values = [a for a, s in zip(flat, self.symbols, strict=True) if isinstance(s, Symbol)]
         self.names["program"](out.reshape(-1, order=order or "C"), *values)
         return out
 
@@ -177,13 +161,16 @@ class Blocked:
 
     def __call__(self, *args, **options):
         values = (*args, *options.values())
-        kinds = tuple([a.dtype if type(a) is np.ndarray else a if a is None or isinstance(a, (bool, str)) else type(a) for a in values])
+        kinds = tuple([a.dtype if type(a) is np.ndarray else kind_of(a) for a in values])
         try:
             program = self.programs[kinds]
         except KeyError:
             program = self.programs[kinds] = self._program(kinds, tuple(options))
         if program is not None and max([a.size for a in values if type(a) is np.ndarray]) >= LARGE:
-            made = program(*values)
+            try:
+                made = program(*values)
+            except OverflowError:            # a number that does not fit into the integers beside it
+                made = None
             if made is not None:
                 return made
         return self.plain(*args, **options)

@@ -8,9 +8,11 @@ uses CuPy's functions.
 from __future__ import annotations
 
 import importlib
-from numbers import Number
+import re
 
 import numpy as np
+
+from autograd_gpu import dtypes as _dtype
 
 
 class Untraceable(Exception):
@@ -19,15 +21,16 @@ class Untraceable(Exception):
 
 TYPES: dict[np.dtype, str] = {np.dtype(k): v for k, v in {
     np.bool_: "bool", np.uint8: "unsigned char", np.uint16: "unsigned short", np.uint32: "unsigned int", np.uint64: "unsigned long long",
-    np.int8: "signed char", np.int16: "short", np.int32: "int", np.int64: "long long", np.float32: "float", np.float64: "double"}.items()}
-"""The C type of each dtype that is computed with. float16 is loaded as float; complex numbers are left to CuPy's functions."""
+    np.int8: "signed char", np.int16: "short", np.int32: "int", np.int64: "long long", np.float32: "float", np.float64: "double",
+    np.complex64: "complex<float>", np.complex128: "complex<double>"}.items()}
+"""The C type of each dtype that is computed with. Half precision is loaded as float; complex<> is that of cupy/complex.cuh."""
 
 
 class Symbol:
     """One element: an input, a scalar parameter, a constant, or an operation on others.
 
     `template` is C text with {0}, {1} ... for the operands; an input's or a parameter's is its name. `function` is what NumPy
-    computes it with: a ufunc, np.where, np.copyto for a cast; a constant's is its value.
+    computes it with: a ufunc, np.where, np.copyto for a cast; a constant's is its value. None: only CUDA has it.
     """
 
     __slots__ = ("template", "operands", "dtype", "weak", "function")
@@ -52,33 +55,55 @@ class Symbol:
     def copy(self, order=None):
         return self
 
+    def conjugate(self):
+        return ufunc("conjugate", self)
+
     @property
     def real(self):
-        return self
+        return Symbol("real({0})", (self,), _PARTS[self.dtype]) if self.dtype in _PARTS else self
+
+    @property
+    def imag(self):
+        return Symbol("imag({0})", (self,), _PARTS[self.dtype]) if self.dtype in _PARTS else constant(self.dtype.type(0))
 
     def __hash__(self):
         return id(self)
 
 
-class Parameter(Symbol):
-    """A number that a kernel takes as an argument: bodies that check for a number accept it."""
+_PARTS = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+
+
+class Scalar(Symbol):
+    """One number for all elements: a constant, or an argument of the kernel."""
+
+    __slots__ = ()
+    ndim = 0
+
+
+class Parameter(Scalar):
+    """A Python number that a kernel takes as an argument. isinstance takes it for one of its type, so bodies accept it."""
 
     __slots__ = ()
 
-    def conjugate(self):
-        return self
+    @property  # type: ignore[misc]
+    def __class__(self):
+        return self.weak
 
 
-Number.register(Parameter)
-
-
-def constant(value, dtype=None) -> Symbol:
-    """A number of the program's own text; weak, as NumPy's Python numbers are, unless it has a dtype."""
+def constant(value) -> Symbol:
+    """A number of the program's own text; weak, as NumPy's Python numbers are, unless it is NumPy's."""
+    dtype, weak = None, type(value)
     if isinstance(value, np.generic):
         dtype, value = value.dtype, value.item()
-    weak = None if dtype is not None else type(value)
-    dtype = dtype or np.result_type(type(value))
-    return Symbol(_literal(value), (), np.dtype(dtype), weak, value)
+    text = _literal(value)
+    if dtype is None:
+        return Scalar(text, (), np.result_type(type(value)), weak, value)
+    return Scalar(_converted(text, dtype), (), dtype, function=value)
+
+
+def _converted(text, dtype):
+    """C text as a value of another type; without it a constant would be a double, and make what is computed with it one."""
+    return f"{TYPES[dtype]}({text})" if " " not in TYPES[dtype] else f"(({TYPES[dtype]})({text}))"
 
 
 def _literal(value):
@@ -94,14 +119,19 @@ def _literal(value):
         if value != value:
             return "NAN"
         return f"({'-' if value < 0 else ''}INFINITY)" if value in (np.inf, -np.inf) else f"({value!r})"
+    if isinstance(value, complex):
+        return f"complex<double>({_literal(value.real)}, {_literal(value.imag)})"
     raise Untraceable(f"a {type(value).__name__} in the text")
+
+
+_WEAK = (int, float, complex)
 
 
 def lift(value) -> Symbol:
     """A Symbol of a Symbol, or of a number."""
     if isinstance(value, Symbol):
         return value
-    if isinstance(value, (bool, int, float, np.generic)):
+    if isinstance(value, (bool, int, float, complex, np.generic)):
         return constant(value)
     raise Untraceable(f"a {type(value).__name__} among elements")
 
@@ -112,9 +142,11 @@ def cast(x: Symbol, dtype) -> Symbol:
         return x
     if dtype not in TYPES:
         raise Untraceable(f"{dtype} in the middle of an expression")
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        raise Untraceable(f"a complex number as {dtype}")
     if dtype.kind == "b":
         return Symbol("({0} != " + TYPES[x.dtype] + "(0))", (x,), dtype, function=np.copyto)
-    return Symbol(TYPES[dtype] + "({0})" if " " not in TYPES[dtype] else "((" + TYPES[dtype] + ")({0}))", (x,), dtype, function=np.copyto)
+    return Symbol(_converted("{0}", dtype), (x,), dtype, function=np.copyto)
 
 
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
@@ -123,35 +155,45 @@ _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "div
 _TEXT = {"negative": "-{0}", "positive": "{0}", "square": "({0} * {0})", "logical_not": "!{0}", "logical_xor": "({0} != {1})",
          "absolute": "ag_abs({0})", "maximum": "ag_max({0}, {1})", "minimum": "ag_min({0}, {1})", "sign": "ag_sign({0})",
          "conjugate": "{0}", "reciprocal": "ag_reciprocal({0})", "invert": "ag_invert({0})", "remainder": "ag_remainder({0}, {1})",
-         "floor_divide": "ag_floor_divide({0}, {1})", "logaddexp": "ag_logaddexp({0}, {1})", "power": "ag_pow({0}, {1})",
-         "exp": "ag_exp({0})"}
+         "floor_divide": "ag_floor_divide({0}, {1})", "logaddexp": "ag_logaddexp({0}, {1})", "logaddexp2": "ag_logaddexp2({0}, {1})",
+         "power": "ag_pow({0}, {1})", "exp": "ag_exp({0})", "left_shift": "ag_left_shift({0}, {1})",
+         "right_shift": "ag_right_shift({0}, {1})"}
 _SAME = {"exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil",
          "trunc", "rint", "isnan", "isinf", "isfinite", "signbit", "fmax", "fmin", "hypot", "copysign", "nextafter", "fmod"}
 _OTHER = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
           "arctanh": "atanh"}
+_OF_INTEGERS = {"fmax": "ag_max({0}, {1})", "fmin": "ag_min({0}, {1})", "fmod": "ag_fmod({0}, {1})", "isnan": "false", "isinf": "false",
+                "isfinite": "true"}
+_OF_COMPLEX = {"absolute": "abs({0})", "conjugate": "conj({0})", "power": "ag_complex_pow({0}, {1})", "reciprocal": _TEXT["reciprocal"],
+               "negative": "-{0}", "positive": "{0}", "square": "({0} * {0})", "isnan": "(isnan(real({0})) || isnan(imag({0})))",
+               "isinf": "(isinf(real({0})) || isinf(imag({0})))", "isfinite": "(isfinite(real({0})) && isfinite(imag({0})))"} | {
+    n: f"({{0}} {_INFIX[n]} {{1}})" for n in ("add", "subtract", "multiply", "true_divide", "divide", "equal", "not_equal")} | {
+    n: _OTHER.get(n, n) + "({0})" for n in ("exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos",
+                                           "arctan", "arcsinh", "arccosh", "arctanh")}
 
 
-def _template(name):
+def _template(name, kind):
+    """The text of a ufunc on elements of a dtype's kind; None where there is none."""
+    if kind == "c":
+        return _OF_COMPLEX.get(name)
     if name in _INFIX:
         return "({0} " + _INFIX[name] + " {1})"
     if name in _TEXT:
         return _TEXT[name]
+    if kind != "f":                          # C's functions of these names are on floats
+        return _OF_INTEGERS.get(name)
     if name in _SAME or name in _OTHER:
-        f = _OTHER.get(name, name)
-        return f + ("({0}, {1})" if getattr(np, name).nin == 2 else "({0})")
+        return _OTHER.get(name, name) + ("({0}, {1})" if getattr(np, name).nin == 2 else "({0})")
     return None
 
 
 def ufunc(name, *values) -> Symbol:
     """A NumPy ufunc on elements, with NumPy's promotion."""
-    template = _template(name)
-    if template is None:
-        raise Untraceable(f"np.{name}")
     operands = [lift(v) for v in values]
     function = getattr(np, name)
     if len(operands) != function.nin:
         raise Untraceable(f"np.{name} of {len(operands)} operands")
-    asked = [o.weak if o.weak in (int, float) else o.dtype for o in operands]
+    asked = [o.weak if o.weak in _WEAK else o.dtype for o in operands]
     numbers = all([isinstance(a, type) for a in asked])
     if numbers:                              # Python's numbers among themselves, and a Python number again
         asked = [o.dtype for o in operands]
@@ -159,18 +201,17 @@ def ufunc(name, *values) -> Symbol:
         *inputs, output = function.resolve_dtypes((*asked, None))
     except TypeError as error:
         raise Untraceable(str(error)) from None
-    if output.kind in "O" or any(d not in TYPES for d in inputs):
+    template = _template(name, inputs[0].kind)
+    if template is None or output not in TYPES or any(d not in TYPES for d in inputs):
         raise Untraceable(f"np.{name} of {', '.join(map(str, inputs))}")
-    if (name in _SAME or name in _OTHER) and any([d.kind != "f" for d in inputs]):
-        raise Untraceable(f"np.{name} of integers")      # C's functions of these names are on floats
-    weak = {"f": float, "i": int}.get(output.kind) if numbers else None
+    weak = {"f": float, "i": int, "c": complex}.get(output.kind) if numbers else None
     return Symbol(template, tuple([cast(o, d) for o, d in zip(operands, inputs, strict=True)]), output, weak, function)
 
 
 def where(condition, x, y) -> Symbol:
     """np.where: which of two, brought to their common dtype."""
     x, y = lift(x), lift(y)
-    kinds = [s.weak if s.weak in (int, float) else s.dtype for s in (x, y)]
+    kinds = [s.weak if s.weak in _WEAK else s.dtype for s in (x, y)]
     if all(isinstance(k, type) for k in kinds):
         kinds = [x.dtype, y.dtype]
     dtype = np.result_type(*[k(0) if isinstance(k, type) else k for k in kinds])
@@ -178,16 +219,46 @@ def where(condition, x, y) -> Symbol:
                   function=np.where)
 
 
+def full_like(x, value, dtype=None, order=None) -> Symbol:
+    """np.full_like: a constant of an element's dtype."""
+    return constant(np.dtype(dtype or lift(x).dtype).type(value))
+
+
 def _like(value):
-    def function(x, dtype=None, order=None):
-        return constant(np.dtype(dtype or lift(x).dtype).type(value))
+    return lambda x, dtype=None, order=None: full_like(x, value, dtype)
+
+
+def asarray(value, dtype=None) -> Symbol:
+    """np.asarray of a number, which decides dtypes from then on."""
+    x = lift(value)
+    if not isinstance(x, Scalar):
+        raise Untraceable("np.asarray of an element")
+    made = cast(x, np.dtype(dtype or x.dtype))
+    return Scalar("{0}", (made,), made.dtype, function=np.copyto)
+
+
+def written(text, names):
+    """A function of Symbols from CUDA C text over the names of parameters, each of which is of the operands' common type T, as is the
+    result.
+    """
+    pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, [*names, "T"])) + r")\b")
+
+    def function(*values, **options):
+        given = dict(zip(names, values)) | options                   # noqa: B905 - the rest has defaults that the text does not see
+        used = [n for n in names if re.search(rf"\b{re.escape(n)}\b", text)]
+        operands = [lift(given[n]) for n in used]
+        dtype = np.result_type(*[o.dtype for o in operands if o.weak is None])
+        places = {n: f"{{{i}}}" for i, n in enumerate(used)} | {"T": TYPES[dtype]}
+        template = "".join(places.get(part, part.replace("{", "{{").replace("}", "}}")) for part in re.split(f"({pattern.pattern})", text))
+        return Symbol(f"({template})", tuple([cast(o, dtype) for o in operands]), dtype)
     return function
 
 
 class _Functions:
     """What `np` is while a body is traced: its ufuncs, where, and the types and numbers that bodies name."""
 
-    where, zeros_like, ones_like = staticmethod(where), staticmethod(_like(0)), staticmethod(_like(1))
+    where, full_like, asarray = staticmethod(where), staticmethod(full_like), staticmethod(asarray)
+    zeros_like, ones_like = staticmethod(_like(0)), staticmethod(_like(1))
 
     def __init__(self):
         self.scientific = _Special()
@@ -242,8 +313,69 @@ for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "
     setattr(Symbol, f"__{_name}__", lambda x, f=_ufunc: ufunc(f, x))
 
 
-def text(result: Symbol):
-    """(statements, final expression): every distinct subexpression once, in the order of evaluation."""
+HALF = {np.dtype(np.float16)} | ({_dtype.bfloat16.dtype} if _dtype.bfloat16 else set())
+
+
+def computed_in(dtype):
+    """The dtype that elements are computed in: half precision is loaded as float."""
+    return np.dtype(np.float32) if dtype in HALF else dtype
+
+
+def is_number(kind):
+    """Whether a kind stands for any Python number of a type."""
+    return kind is int or kind is float or kind is complex        # not `in`: NumPy's float64 equals float
+
+
+def kind_of(a):
+    """What a function is traced for instead of a value that is no array with elements: of a number only the type."""
+    if a is None or isinstance(a, (bool, str)):
+        return a
+    return a.dtype.type if type(a) is np.ndarray else type(a)
+
+
+class Traced:
+    """The expressions of one body or of several formulas for one combination of dtypes: inputs, scalar parameters, results."""
+
+    def __init__(self, function, kinds, keywords=()):
+        """`kinds`: per argument a NumPy dtype for an array, a type for a number that stays an argument (NumPy's decide dtypes, Python's
+        do not), and what else there is as it is; the last ones are those of `keywords`. Raises Untraceable.
+        """
+        self.kinds = kinds
+        self.symbols: list = []
+        self.arrays, self.scalars = [], []
+        read = []                            # what decides whether a result is rounded to half precision
+        for i, kind in enumerate(kinds):
+            if isinstance(kind, np.dtype):
+                self.symbols.append(Symbol(f"x{i}", (), computed_in(kind)))
+                self.arrays.append(i)
+                read.append(kind)
+            elif is_number(kind):
+                dtype = np.result_type(kind)
+                self.symbols.append(Parameter(f"x{i}", (), dtype, kind))
+                self.scalars.append((i, dtype))
+            elif isinstance(kind, type) and issubclass(kind, np.generic):
+                read.append(np.dtype(kind))
+                self.symbols.append(Scalar(f"x{i}", (), computed_in(read[-1])))
+                self.scalars.append((i, self.symbols[-1].dtype))
+            elif kind is None or isinstance(kind, (bool, str, int, float, complex)):
+                self.symbols.append(kind)
+            else:
+                raise Untraceable(f"an argument of type {kind.__name__}")
+            if isinstance(self.symbols[-1], Symbol) and self.symbols[-1].dtype not in TYPES:
+                raise Untraceable(f"{kind}")
+        positional = len(self.symbols) - len(keywords)
+        found = function(*self.symbols[:positional], **dict(zip(keywords, self.symbols[positional:], strict=True)))
+        self.several = type(found) is tuple
+        self.results = [lift(r) for r in (found if self.several else (found,))]
+        half = {k for k in read if k in HALF}
+        narrow = half.pop() if len(half) == 1 and all([k in HALF or k.kind in "biu" for k in read]) else None
+        self.dtypes = [narrow if narrow and r.dtype == np.float32 else r.dtype for r in self.results]
+        self.given = [next((i for i in self.arrays if self.symbols[i] is r and kinds[i] == d), None)
+                      for r, d in zip(self.results, self.dtypes, strict=True)]    # which argument a result is, if it is one
+
+
+def text(*results: Symbol):
+    """(statements, final expressions): every distinct subexpression once, in the order of evaluation."""
     lines: list[str] = []
     names: dict[tuple, str] = {}
 
@@ -257,5 +389,5 @@ def text(result: Symbol):
             names[key] = f"v{len(names)}"
             lines.append(f"const {TYPES[x.dtype]} {names[key]} = {expression};")
         return names[key]
-    final = visit(result)
-    return lines, final
+    finals = [visit(r) for r in results]
+    return lines, finals

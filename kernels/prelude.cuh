@@ -37,6 +37,16 @@ template <class T> __device__ inline T ag_float_remainder(T x, T y) {
 __device__ inline float ag_remainder(float x, float y) { return ag_float_remainder(x, y); }
 __device__ inline double ag_remainder(double x, double y) { return ag_float_remainder(x, y); }
 
+template <class T> __device__ inline T ag_fmod(T x, T y) { return y == T(0) ? T(0) : T(x % y); }       // of integers
+
+// Shifts by as many bits as there are, or more, leave nothing but the sign.
+template <class T> __device__ inline T ag_left_shift(T x, T y) {
+  return y >= T(0) && y < T(8 * sizeof(T)) ? T((unsigned long long)x << y) : T(0);
+}
+template <class T> __device__ inline T ag_right_shift(T x, T y) {
+  return y >= T(0) && y < T(8 * sizeof(T)) ? T(x >> y) : x < T(0) ? T(-1) : T(0);
+}
+
 template <class T> __device__ inline T ag_floor_divide(T x, T y) {
   if (y == T(0)) return T(0);
   const T q = x / y;
@@ -60,6 +70,12 @@ template <class T> __device__ inline T ag_logaddexp(T x, T y) {
   return d > T(0) ? x + log1p(exp(-d)) : d <= T(0) ? y + log1p(exp(d)) : d;
 }
 
+template <class T> __device__ inline T ag_logaddexp2(T x, T y) {
+  if (x == y) return x + T(1);
+  const T d = x - y, e = T(1.442695040888963407359924681001892137);
+  return d > T(0) ? x + log1p(exp2(-d)) * e : d <= T(0) ? y + log1p(exp2(d)) * e : d;
+}
+
 template <class T> __device__ inline T ag_pow(T x, T y) {        // integers, by squaring; a negative power never comes here
   T r = T(1);
   for (; y > T(0); y = T(y / 2)) {
@@ -70,6 +86,8 @@ template <class T> __device__ inline T ag_pow(T x, T y) {        // integers, by
 }
 __device__ inline float ag_pow(float x, float y) { return powf(x, y); }
 __device__ inline double ag_pow(double x, double y) { return pow(x, y); }
+
+template <class T> __device__ inline T ag_complex_pow(T x, T y) { return y == T(0) ? T(1) : pow(x, y); }
 
 template <class T> __device__ inline T ag_exp(T x) { return exp(x); }
 

@@ -22,6 +22,7 @@ ARGUMENTS = {        # plain parameters without a default
     "rsub": {"other": 1.5}, "rsub_tensors": {}, "clamp": {"min": -0.6, "max": 0.7}, "masked_fill": {"value": 0.5},
     "div_rounded": {"rounding_mode": "floor"}, "threshold_backward": {"threshold": 0.13}, "leaky_relu_backward": {"negative_slope": 0.1},
     "hardtanh_backward": {"min_val": -0.6, "max_val": 0.7}, "hardshrink_backward": {"lambd": 0.4}, "softshrink_backward": {"lambd": 0.4},
+    "close": {"rtol": 1e-5, "atol": 1e-8, "equal_nan": True},
 }
 BOOLEAN = {"condition", "mask"}
 REFUSED = {"floor_divide", "heaviside"}      # recorded without a derivative, as in PyTorch

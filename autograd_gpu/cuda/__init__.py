@@ -1,4 +1,7 @@
-"""CUDA devices, under torch.cuda's names."""
+"""CUDA devices, under torch.cuda's names, and the text of the kernels."""
+import importlib
+from typing import Any
+
 from autograd_gpu.cuda.memory import (
     empty_cache,
     max_memory_allocated,
@@ -18,9 +21,9 @@ from autograd_gpu.devices import (
 from autograd_gpu.devices import on_cuda as device
 from autograd_gpu.generator import manual_seed
 
-__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_name", "is_available", "manual_seed", "manual_seed_all",
-           "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "reset_peak_memory_stats", "set_device",
-           "synchronize", "why_not_available"]
+__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_name", "is_available", "kernel_source", "manual_seed",
+           "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "reset_peak_memory_stats",
+           "set_device", "synchronize", "why_not_available"]
 
 manual_seed_all = manual_seed
 
@@ -33,3 +36,16 @@ def is_available() -> bool:
 def why_not_available() -> str | None:
     """None where CUDA is available, else the reason in words."""
     return why_no_cuda()
+
+
+def kernel_source(op: str, *dtypes: Any, what: str = "forward", layout: str = "flat", **parameters: Any) -> str:
+    """The CUDA text that runs an elementwise op: kernel_source("tanh", "float32"), or kernel_source("mul", "float32", what="backward").
+
+    `dtypes`: one per tensor, or one for all. `what`: "forward", the name of an input for its gradient, or "backward" for those of all
+    inputs. `layout`: "flat" for contiguous operands, "strided" for others. `parameters`: values of the op's plain parameters, where it
+    needs them. Needs no GPU.
+    Raises: ValueError for an op, `what` or `layout` that there is not, or where there is nothing to compute, TypeError for wrong dtypes
+    or parameters, NotImplementedError where CuPy's functions run the op instead, saying why.
+    """
+    source = importlib.import_module("autograd_gpu.ops.kernels").source      # late: Python runs this file before any other in its folder
+    return source(op, dtypes, what, layout, parameters)

@@ -3,111 +3,104 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 
 import numpy as np
 
 from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
 from autograd_gpu.cuda.source import kernel_text
-from autograd_gpu.expression import TYPES, Parameter, Symbol, Untraceable
+from autograd_gpu.expression import TYPES, Traced, Untraceable, computed_in, is_number, kind_of
 
-_STORED = {**TYPES, np.dtype(np.float16): "__half"}
+_HALF = {np.dtype(np.float16): "__half"} | ({_dtype.bfloat16.dtype: "__nv_bfloat16"} if _dtype.bfloat16 else {})
+STORED = {**TYPES, **_HALF}
+_HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h", "complex<float>": "cupy/complex.cuh",
+            "complex<double>": "cupy/complex.cuh"}
 _LANES = 16                                  # bytes that one access of the flat layout moves
 _INT32 = 2 ** 31 - 1
+_VALUES = 16                                 # for how many values of its numbers a function is compiled that looks at them
 BLOCK = 256
 MAX_GRID = 1 << 16
 
 
-class Program:
-    """The expression of one body or formula for one combination of dtypes: inputs, scalar parameters, result."""
+class Program(Traced):
+    """What was traced for one combination of dtypes as the text of a kernel, and its launch."""
 
     def __init__(self, name, function, kinds, keywords=()):
-        """`kinds`: per argument a NumPy dtype for an array, int or float for a number, and what else there is as it is; the last ones
-        are those of `keywords`.
-        """
-        self.name, self.kinds = name, kinds
-        symbols: list = []
-        self.arrays, self.scalars = [], []
-        exact = any([isinstance(k, np.dtype) and k.kind in "biu" for k in kinds])
-        for i, kind in enumerate(kinds):
-            if isinstance(kind, np.dtype):
-                computed = np.dtype(np.float32) if kind == np.float16 else kind
-                if computed not in TYPES:
-                    raise Untraceable(f"{kind}")
-                symbols.append(Symbol(f"x{i}", (), computed))
-                self.arrays.append(i)
-            elif kind is int or kind is float:
-                if exact:
-                    raise Untraceable("a number beside integers, whose dtype may depend on its value")
-                dtype = np.dtype(np.int64 if kind is int else np.float64)
-                symbols.append(Parameter(f"x{i}", (), dtype, kind))
-                self.scalars.append((i, dtype))
-            elif kind is None or isinstance(kind, (bool, str)):
-                symbols.append(kind)
-            else:
-                raise Untraceable(f"an argument of type {kind.__name__}")
-        positional = len(symbols) - len(keywords)
-        result = expression.lift(function(*symbols[:positional], **dict(zip(keywords, symbols[positional:], strict=True))))
-        self.same = next((i for i in self.arrays if symbols[i] is result and kinds[i] != np.float16), None)
-        half = [kinds[i] for i in self.arrays if kinds[i] == np.float16]
-        self.dtype = half[0] if half and result.dtype == np.float32 and all(
-            kinds[i] == np.float16 or kinds[i].kind in "biu" for i in self.arrays) else result.dtype
-        self.statements, self.final = expression.text(result)
+        super().__init__(function, kinds, keywords)
+        self.name = name
+        kept = [r for r, i in zip(self.results, self.given, strict=True) if i is None]
+        self.stored = [d for d, i in zip(self.dtypes, self.given, strict=True) if i is None]
+        self.statements, self.finals = expression.text(*kept)
         self.kernels = {}
 
     def width(self, single):
         """How many elements one access of the flat layout moves: 16 bytes of the widest operand."""
-        return max(_LANES // max([self.dtype.itemsize, *[self.kinds[i].itemsize for i in self.arrays if i not in single]]), 1)
+        return max(_LANES // max([d.itemsize for d in (*self.stored, *[self.kinds[i] for i in self.arrays if i not in single])]), 1)
 
     def source(self, layout, single=(), ndim=0, index="long long"):
         """The CUDA text of a layout: "flat" with the arguments in `single` of one element, or "strided" over ndim dimensions."""
-        out, width = _STORED[self.dtype], self.width(single)
+        width, outs = self.width(single), [STORED[d] for d in self.stored]
         flat = [i for i in self.arrays if i not in single]
-        types = {i: _STORED[self.kinds[i]] for i in self.arrays}
-        computed = {i: TYPES[np.dtype(np.float32) if self.kinds[i] == np.float16 else self.kinds[i]] for i in self.arrays}
+        types = {i: STORED[self.kinds[i]] for i in self.arrays}
+        computed = {i: TYPES[computed_in(self.kinds[i])] for i in self.arrays}
+        values = [f"({t})({v})" for t, v in zip(outs, self.finals, strict=True)]
+        lines = "\n".join
         words = {
-            "name": self.name, "out_type": out, "width": str(width), "index": index,
+            "name": self.name, "width": str(width), "index": index,
+            "outputs": " ".join(f"{t}* __restrict__ out{k}," for k, t in enumerate(outs)),
             "pointers": " ".join(f"const {types[i]}* __restrict__ p{i}," for i in self.arrays),
             "scalars": " ".join(f"{TYPES[d]} x{i}," for i, d in self.scalars),
-            "single_loads": " ".join(f"const {computed[i]} x{i} = ({computed[i]})p{i}[0];" for i in single),
-            "pack_loads": " ".join(f"const Pack<{types[i]}, {width}> q{i} = reinterpret_cast<const Pack<{types[i]}, {width}>*>(p{i})[p];"
+            "single_loads": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[0];" for i in single),
+            "pack_loads": lines(f"const Pack<{types[i]}, {width}> q{i} = reinterpret_cast<const Pack<{types[i]}, {width}>*>(p{i})[p];"
                                    for i in flat),
-            "pack_elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})q{i}.at[k];" for i in flat),
-            "elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})p{i}[i];" for i in flat),
-            "statements": " ".join(self.statements), "store": f"({out})({self.final})",
+            "packs": lines(f"Pack<{t}, {width}> r{k};" for k, t in enumerate(outs)),
+            "pack_elements": lines(f"const {computed[i]} x{i} = ({computed[i]})q{i}.at[k];" for i in flat),
+            "pack_results": lines(f"r{k}.at[k] = {v};" for k, v in enumerate(values)),
+            "pack_stores": lines(f"reinterpret_cast<Pack<{t}, {width}>*>(out{k})[p] = r{k};" for k, t in enumerate(outs)),
+            "elements": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[i];" for i in flat),
+            "statements": lines(self.statements), "stores": lines(f"out{k}[i] = {v};" for k, v in enumerate(values)),
             **geometry_words(index, ndim, self.arrays),
-            "strided_elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
+            "strided_elements": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
         }
         common, flat_text, strided_text = _sections()
         body = flat_text if layout == "flat" else strided_text
-        used = {self.dtype, *[self.kinds[i] for i in self.arrays]}
-        headers = "#include <cuda_fp16.h>\n" if np.dtype(np.float16) in used else ""
-        return headers + kernel_text("prelude.cuh") + common + filled(body, words)
+        body = filled(body, words)
+        return headed(common + body)
 
     def __call__(self, *args):
-        if self.same is not None:
-            return args[self.same]
-        xp = _device.cupy
+        if not self.stored:
+            return self._results(args, ())
+        empty = _device.cupy.empty
         arrays = [args[i] for i in self.arrays]
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
         n = math.prod(shape)
         if not n:
-            return xp.empty(shape, self.dtype)
+            return self._results(args, [empty(shape, d) for d in self.stored])
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
         single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])
-        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous for a in arrays]):
-            out = xp.empty(shape, self.dtype)
+        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and not a.data.ptr % _LANES for a in arrays]):
+            outs = [empty(shape, d) for d in self.stored]
             kernel = self._kernel("flat", single)
             grid = min(-(-n // (BLOCK * self.width(single))), MAX_GRID)
-            kernel((grid,), (BLOCK,), (out, *arrays, *scalars, np.int64(n)))
-            return out
+            kernel((grid,), (BLOCK,), (*outs, *arrays, *scalars, np.int64(n)))
+            return self._results(args, outs)
         order, sizes, strides = walk(shape, arrays)
-        out = xp.empty([shape[k] for k in order], self.dtype)
+        outs = [empty([shape[k] for k in order], d) for d in self.stored]
         index, kind = index_type(n, sizes, strides)
         kernel = self._kernel("strided", (), len(sizes), index)
         geometry = [kind(m) for m in sizes] + [kind(s) for row in strides for s in row]
-        kernel((min(-(-n // BLOCK), MAX_GRID),), (BLOCK,), (out, *arrays, *scalars, *geometry, np.int64(n)))
-        return out.transpose([order.index(k) for k in range(len(shape))])
+        kernel((min(-(-n // BLOCK), MAX_GRID),), (BLOCK,), (*outs, *arrays, *scalars, *geometry, np.int64(n)))
+        axes = [order.index(k) for k in range(len(shape))]
+        return self._results(args, [out.transpose(axes) for out in outs])
+
+    def _results(self, args, outs):
+        """What the function gives: the kernel's results, and the arguments that are results as they are."""
+        if not self.several:
+            return args[self.given[0]] if self.given[0] is not None else outs[0]
+        rest = iter(outs)
+        return tuple([next(rest) if i is None else args[i] for i in self.given])
 
     def _kernel(self, layout, single=(), ndim=0, index="long long"):
         key = layout, single, ndim, index
@@ -116,11 +109,15 @@ class Program:
         return self.kernels[key]
 
 
+def headed(text):
+    """A kernel's text with what it needs ahead of it."""
+    headers = {h: None for t, h in _HEADERS.items() if t in text}
+    return "".join(f"#include <{h}>\n" for h in headers) + kernel_text("prelude.cuh") + text
+
+
 def filled(text, words):
-    """A text with what stands for each word between at signs."""
-    for word, value in words.items():
-        text = text.replace(f"@{word}@", value)
-    return text
+    """A text with what stands for each word between at signs; lines of it are indented as the word was."""
+    return re.sub(r"( *)@(\w+)@", lambda found: found[1] + words[found[2]].replace("\n", "\n" + found[1]), text)
 
 
 def geometry_words(index, ndim, operands):
@@ -128,7 +125,7 @@ def geometry_words(index, ndim, operands):
     dims = range(ndim)
     return {
         "geometry": " ".join([f"{index} d{k}," for k in dims] + [f"{index} s{i}_{k}," for i in operands for k in dims]),
-        "offsets": " ".join([f"{index} o{i} = 0;" for i in operands] + [
+        "offsets": "\n".join([f"{index} o{i} = 0;" for i in operands] + [
             f"{{ const {index} c = " + (f"rest % d{k}; rest /= d{k}; " if k else "rest; ") +
             " ".join(f"o{i} += c * s{i}_{k};" for i in operands) + " }" for k in reversed(dims)])}
 
@@ -194,18 +191,37 @@ class Fused:
     def __init__(self, name, traced, plain):
         """`traced`: the function for Symbols; `plain`: the same for CuPy's arrays."""
         self.name, self.traced, self.plain = name, traced, plain
-        self.programs = {}                   # kinds of arguments: Program, or None where only `plain` will do
-        self.reasons = {}
+        self.programs = {}                   # kinds of arguments: Program; None where only `plain` will do; {numbers: one of the two}
+        self.reasons = {}                    # kinds of arguments: why there is no Program
 
     def __call__(self, *args, **options):
         values = (*args, *options.values())
-        kinds = tuple([a.dtype if type(a) is _device.cupy.ndarray else a if a is None or isinstance(a, (bool, str)) else type(a)
-                       for a in values])
-        try:
-            program = self.programs[kinds]
-        except KeyError:
-            program = self.programs[kinds] = self.program(kinds, tuple(options))
-        return self.plain(*args, **options) if program is None else program(*values)
+        array = _device.cupy.ndarray
+        kinds = tuple([a.dtype if type(a) is array else kind_of(a) for a in values])
+        program = self.programs[kinds] if kinds in self.programs else self._first(kinds, tuple(options))
+        if type(program) is dict:
+            program = self._of_values(program, kinds, values, tuple(options))
+        if program is not None:
+            try:
+                return program(*values)
+            except OverflowError:            # an integer that needs more than 64 bits
+                pass
+        return self.plain(*[_on_device(a) for a in args], **options)
+
+    def _first(self, kinds, keywords):
+        """What `programs` holds for kinds that come for the first time."""
+        found = self.program(kinds, keywords)
+        if found is None and any([is_number(k) for k in kinds]):
+            found = {}
+        self.programs[kinds] = found
+        return found
+
+    def _of_values(self, programs, kinds, values, keywords):
+        """The Program of a function that looks at its numbers, for these numbers; None for one value too many."""
+        key = repr([v for v, k in zip(values, kinds, strict=True) if is_number(k)])      # tells 2 from 2.0 and 0.0 from -0.0
+        if key not in programs and len(programs) < _VALUES:
+            programs[key] = self.program(tuple([v if is_number(k) else k for v, k in zip(values, kinds, strict=True)]), keywords)
+        return programs.get(key)
 
     def program(self, kinds, keywords=()):
         """The Program for these kinds; None where the function cannot be traced, and then `reasons` says why."""
@@ -216,3 +232,31 @@ class Fused:
         except (Untraceable, ArithmeticError, KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
             self.reasons[kinds] = f"{type(error).__name__}: {error}"
             return None
+
+
+def _on_device(a):
+    """A number in host memory as an array on the device, for CuPy's functions."""
+    return _device.cupy.asarray(a) if type(a) is np.ndarray else a
+
+
+class Gradients:
+    """The formulas of a node with several inputs: (needs, ...) -> a gradient for each input that needs one, all from one kernel."""
+
+    def __init__(self, name, formulas, parameters):
+        """`formulas`: {input: Fused}; `parameters`: {input: the places of its formula's arguments among all}."""
+        self.name, self.formulas, self.parameters = name, formulas, parameters
+        self.wanted = {}                     # needs: (Fused of several results, the places of its arguments)
+
+    def __call__(self, needs, *values):
+        if needs not in self.wanted:
+            self.wanted[needs] = self.together([p for p, need in zip(self.formulas, needs, strict=True) if need])
+        fused, places = self.wanted[needs]
+        found = iter(fused(*[values[i] for i in places]))
+        return tuple([next(found) if need else None for need in needs])
+
+    def together(self, inputs):
+        """(Fused, places): the gradients of some inputs in one, and which arguments they take."""
+        places = sorted({i for p in inputs for i in self.parameters[p]})
+        calls = [(self.formulas[p], [places.index(i) for i in self.parameters[p]]) for p in inputs]
+        return Fused("_".join([self.name, *inputs]), lambda *values: tuple([f.traced(*[values[i] for i in own]) for f, own in calls]),
+                     lambda *values: tuple([f(*[values[i] for i in own]) for f, own in calls])), places

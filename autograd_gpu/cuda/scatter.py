@@ -8,16 +8,13 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.cuda.launch import BLOCK, MAX_GRID, filled, geometry_words, index_type, walk
+from autograd_gpu.cuda.launch import BLOCK, MAX_GRID, STORED, filled, geometry_words, headed, index_type, walk
 from autograd_gpu.cuda.source import kernel_text
 from autograd_gpu.expression import TYPES
 
-_STORED = {**TYPES, np.dtype(np.float16): "__half"}
+_STORED = {d: t for d, t in STORED.items() if d.kind != "c"}     # a complex number is added as two
 _NARROW = {"b": np.int32, "i": np.int32, "u": np.uint32, "f": np.float32, "V": np.float32}     # what fewer than 32 bits are worked out in
-_HEADERS = {"__half": "#include <cuda_fp16.h>\n", "__nv_bfloat16": "#include <cuda_bf16.h>\n"}
 _OPERATIONS = {"add": (operator.add, 0), "multiply": (operator.mul, 1)}
-if _dtype.bfloat16:
-    _STORED[np.dtype(_dtype.bfloat16)] = "__nv_bfloat16"
 
 
 def _as_strided(array, shape, strides):
@@ -101,7 +98,7 @@ def source(operation, dtype, index_dtypes, ndim, index):
         "indices": " ".join(f"const {TYPES[d]}* __restrict__ i{k}," for k, d in zip(arrays, index_dtypes, strict=True)),
         "places": " ".join(f"const long long j{k} = ag_place(i{k}[o{k + 2}], n{k}, wraps, report, op, dim{k}); "
                            f"if (j{k} < 0) continue; o0 += ({index})j{k} * t{k};" for k in arrays)}
-    return _HEADERS.get(stored, "") + kernel_text("prelude.cuh") + kernel_text("bounds.cuh") + filled(kernel_text("scatter.cu"), words)
+    return headed(kernel_text("bounds.cuh") + filled(kernel_text("scatter.cu"), words))
 
 
 @functools.cache

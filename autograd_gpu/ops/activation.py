@@ -70,7 +70,7 @@ def masked_fill_tensor(self, mask, value):
 masked_fill_tensor.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
 
 
-@elementwise(cuda="max(self, other)", divert=of_tensors("maximum"))
+@elementwise(divert=of_tensors("maximum"))
 def maximum(self, other):
     """The larger element, NaN if either is. Reference: torch.maximum."""
     refuse("maximum", self, "c")
@@ -80,7 +80,7 @@ maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self
             other=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)))
 
 
-@elementwise(cuda="min(self, other)", divert=of_tensors("minimum"))
+@elementwise(divert=of_tensors("minimum"))
 def minimum(self, other):
     """The smaller element, NaN if either is. Reference: torch.minimum."""
     refuse("minimum", self, "c")
@@ -90,7 +90,7 @@ minimum.vjp(self=lambda grad, self, other: F.where(self > other, 0, F.where(self
             other=lambda grad, self, other: F.where(self < other, 0, F.where(self == other, grad / 2, grad)))
 
 
-@elementwise(cuda="fmax(self, other)", inplace=False, divert=of_tensors("fmax"))
+@elementwise(inplace=False, divert=of_tensors("fmax"))
 def fmax(self, other):
     """The larger element, the other one where one is NaN. Reference: torch.fmax."""
     refuse("fmax", self, "c")
@@ -100,7 +100,7 @@ fmax.vjp(self=lambda grad, self, other: F.where((self >= other) | F.isnan(other)
          other=lambda grad, self, other: F.where((self >= other) | F.isnan(other), 0, grad))
 
 
-@elementwise(cuda="fmin(self, other)", inplace=False, divert=of_tensors("fmin"))
+@elementwise(inplace=False, divert=of_tensors("fmin"))
 def fmin(self, other):
     """The smaller element, the other one where one is NaN. Reference: torch.fmin."""
     refuse("fmin", self, "c")
@@ -257,7 +257,7 @@ def sigmoid(self):
 sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
 
 
-@elementwise(cuda="self <= T(0) ? T(0) : self")  # this way round NaN stays NaN, as in np.maximum
+@elementwise()  # this way round NaN stays NaN, as in np.maximum
 def relu(self):
     """self where it is positive, else 0. Reference: torch.relu."""
     if self.dtype.kind in "bc":

@@ -11,19 +11,19 @@ from autograd_gpu.ops.operands import of_tensors, refuse
 
 # ------------------------------------------------------------------------------------------------------------- comparison
 
-@elementwise(cuda="self == other", divert=of_tensors("eq", second=None))
+@elementwise(divert=of_tensors("eq", second=None))
 def eq(self, other):
     """Whether the elements are equal. Reference: torch.eq."""
     return np.equal(self, other)
 
 
-@elementwise(cuda="self != other", divert=of_tensors("ne", second=None))
+@elementwise(divert=of_tensors("ne", second=None))
 def ne(self, other):
     """Whether the elements differ. Reference: torch.ne."""
     return np.not_equal(self, other)
 
 
-@elementwise(cuda="self < other", divert=of_tensors("lt", second=None))
+@elementwise(divert=of_tensors("lt", second=None))
 def lt(self, other):
     """Whether self is less. Reference: torch.lt."""
     if self.dtype.kind == "c":
@@ -31,7 +31,7 @@ def lt(self, other):
     return np.less(self, other)
 
 
-@elementwise(cuda="self <= other", divert=of_tensors("le", second=None))
+@elementwise(divert=of_tensors("le", second=None))
 def le(self, other):
     """Whether self is less or equal. Reference: torch.le."""
     if self.dtype.kind == "c":
@@ -39,7 +39,7 @@ def le(self, other):
     return np.less_equal(self, other)
 
 
-@elementwise(cuda="self > other", divert=of_tensors("gt", second=None))
+@elementwise(divert=of_tensors("gt", second=None))
 def gt(self, other):
     """Whether self is greater. Reference: torch.gt."""
     if self.dtype.kind == "c":
@@ -47,7 +47,7 @@ def gt(self, other):
     return np.greater(self, other)
 
 
-@elementwise(cuda="self >= other", divert=of_tensors("ge", second=None))
+@elementwise(divert=of_tensors("ge", second=None))
 def ge(self, other):
     """Whether self is greater or equal. Reference: torch.ge."""
     if self.dtype.kind == "c":
@@ -169,7 +169,7 @@ def isneginf(self):
 @elementwise(inplace=False)
 def isreal(self):
     """Whether elements have no imaginary part. Reference: torch.isreal."""
-    return self.imag == 0 if self.dtype.kind == "c" else np.ones(self.shape, np.bool_)
+    return self.imag == 0 if self.dtype.kind == "c" else np.ones_like(self, dtype=np.bool_)
 
 
 @elementwise(inplace=False)
@@ -207,25 +207,25 @@ def logical_not(self):
 
 # ------------------------------------------------------------------------------------------------------------------- bits
 
-@elementwise(cuda="self & other")
+@elementwise()
 def bitwise_and(self, other):
     """The bits set in both; of bools, logical and. Reference: torch.bitwise_and."""
     return np.bitwise_and(self, other)
 
 
-@elementwise(cuda="self | other")
+@elementwise()
 def bitwise_or(self, other):
     """The bits set in either; of bools, logical or. Reference: torch.bitwise_or."""
     return np.bitwise_or(self, other)
 
 
-@elementwise(cuda="self ^ other")
+@elementwise()
 def bitwise_xor(self, other):
     """The bits set in one of both; of bools, logical xor. Reference: torch.bitwise_xor."""
     return np.bitwise_xor(self, other)
 
 
-@elementwise(cuda="~self")
+@elementwise()
 def bitwise_not(self):
     """The other bits; of bools, logical not. Reference: torch.bitwise_not."""
     return np.invert(self)

@@ -9,8 +9,6 @@ to see what runs. The names it uses besides the op's own are given by `bindings`
 """
 from __future__ import annotations
 
-from autograd_gpu.ops.kernels import in_blocks
-
 TENSOR, OPTIONAL, LIST, PLAIN = "tensor", "optional", "list", "plain"
 
 
@@ -85,7 +83,8 @@ def _node_class(text, op, on_cuda):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
                 text(f"return node.title + str(int(digit({names})))")
         for reader in ("raw", "tensor"):
-            _apply(text, op, reader, on_cuda)
+            together = op.vjp_all or on_cuda and reader == "raw" and op.fuses_gradients
+            _apply(text, op, reader, on_cuda, together)
         with text.block("def release(node):"):
             for line in _released(op) or ["pass"]:
                 text(line)
@@ -106,15 +105,15 @@ def _shown(op):
             yield f"{p}_shape", f"{p}_sym_sizes"
 
 
-def _apply(text, op, reader, on_cuda):
-    """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient."""
+def _apply(text, op, reader, on_cuda, together):
+    """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient, or one call for all of them."""
     nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node.edge_list)"
     with text.block(f"def {'apply' if reader == 'raw' else 'apply_tensors'}(node, grad, keep):"):
         with text.block("if grad is None:" if op.outputs == 1 else "if all_none(grad):"):
             text("if not keep: node.release()")
             text(f"return {nothing}")
         if op.outputs == 1:
-            large = " or grad.size >= LARGE" if reader == "raw" and not on_cuda and in_blocks(op) else ""
+            large = " or grad.size >= LARGE" if reader == "raw" and not on_cuda and op.in_blocks else ""
             text(f"apart = {'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2{large}")
         else:
             if not op.accepts_none:
@@ -122,10 +121,10 @@ def _apply(text, op, reader, on_cuda):
             text("apart = is_half(grad)")
         if op.arity > 2:
             text("edges = node.edge_list")
-        if op.vjp_all:
+        if together:
             needs = "tuple([n is not None for n, _ in node.edges()])"
             for name in op.named_by_all:
-                _load(text, op, name, reader)
+                _load(text, op, name, reader, maybe=_is_saved_by_need(op, name))
             call = ", ".join(_argument(op, n) for n in op.all_parameters)
             text(f"g = {_formula(reader, 'all')}({needs}, {call})")
             if op.list_edge:
@@ -191,8 +190,8 @@ def _argument(op, name):
     return f"node.{name}"
 
 
-def _load(text, op, name, reader):
-    """Read a saved value into a local of its name, checked."""
+def _load(text, op, name, reader, maybe=False):
+    """Read a saved value into a local of its name, checked. `maybe`: it is None where no gradient needs it."""
     if name in op.saved_inputs:
         role = op.roles[name]
         if role == LIST:
@@ -202,7 +201,7 @@ def _load(text, op, name, reader):
             return
         text(f"{name} = node.s_{name}")
         take = f"saved_input(node, {name!r})"
-        if role == OPTIONAL:
+        if role == OPTIONAL or maybe:
             with text.block(f"if {name} is not None:"):
                 _check_input(text, name, take, reader)
         else:
@@ -440,14 +439,14 @@ def _record_saved(text, op):
         if op.roles[p] == LIST:
             text(f"node.s_{p} = tuple({p}); node.k_{p} = [0 if t._counter is None else t._counter.count for t in {p}]")
             continue
-        users = op.users[p]
         save = f"node.s_{p} = {name}; v = {name}._counter; node.k_{p} = 0 if v is None else v.count"
         conditions = []
         if op.roles[p] == OPTIONAL:
             conditions.append(f"{name} is not None")
-        if len(op.edges) > 1 and users is not None and set(users) != set(op.edges):
+        if _is_saved_by_need(op, p):
             conditions.append("(" + " or ".join(
-                f"{public(u)}._requires" if op.roles[u] == TENSOR else f"({u} is not None and {u}._requires)" for u in users) + ")")
+                f"{public(u)}._requires" if op.roles[u] == TENSOR else f"({u} is not None and {u}._requires)"
+                for u in op.users[p]) + ")")
         if conditions:
             text(f"if {' and '.join(conditions)}: {save}")
             text(f"else: node.s_{p} = None")
@@ -462,6 +461,12 @@ def _record_saved(text, op):
         text(f"node.s_{a} = s_{a}")
     for s in op.saved_plain:
         text(f"node.{s} = {_plain_source(op, s)}")
+
+
+def _is_saved_by_need(op, name):
+    """Whether a node keeps an input only where one of the gradients that use it is wanted."""
+    users = op.users[name]
+    return name in op.saved_inputs and len(op.edges) > 1 and users is not None and set(users) != set(op.edges)
 
 
 def _plain_source(op, name):

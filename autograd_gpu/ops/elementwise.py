@@ -53,7 +53,7 @@ def not_differentiable(grad, name):
 
 # ------------------------------------------------------------------------------------------------------------ arithmetic
 
-@elementwise(cuda="self + other", divert={"alpha != 1": "add_scaled"})
+@elementwise(divert={"alpha != 1": "add_scaled"})
 def add(self, other, *, alpha: Number = 1):
     """self + alpha * other.
 
@@ -75,7 +75,7 @@ def add_scaled(self, other, *, alpha: Number = 1):
 add_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, alpha))
 
 
-@elementwise(cuda="self - other", divert={"alpha != 1": "sub_scaled"})
+@elementwise(divert={"alpha != 1": "sub_scaled"})
 def sub(self, other, *, alpha: Number = 1):
     """self - alpha * other. Raises RuntimeError for bool and for a fractional alpha with integers. Reference: torch.sub."""
     return np.subtract(self, other)
@@ -111,7 +111,7 @@ def rsub_tensors(self, other, *, alpha: Number = 1):
 rsub_tensors.vjp(self=lambda grad, alpha: F.times_conj(grad, -alpha), other=lambda grad: grad)
 
 
-@elementwise(cuda="self * other")
+@elementwise()
 def mul(self, other):
     """self * other. Reference: torch.mul."""
     return np.multiply(self, other)
@@ -131,7 +131,7 @@ def subtract(input, other, *, alpha=1):
     return F.sub(input, other, alpha=alpha)
 
 
-@elementwise(cuda="self / other", to_float=True, divert={"rounding_mode is not None": "div_rounded"})
+@elementwise(to_float=True, divert={"rounding_mode is not None": "div_rounded"})
 def div(self, other, *, rounding_mode: str | None = None):
     """self / other; integers are divided as the default float. `rounding_mode`: None, "trunc" or "floor". Reference: torch.div."""
     return np.true_divide(self, other)
@@ -251,7 +251,7 @@ fmod_tensors.vjp(self=lambda grad: grad,
                                                                        rounding_mode="trunc"))
 
 
-@elementwise(cuda="-self")
+@elementwise()
 def neg(self):
     """-self. Raises RuntimeError for bool. Reference: torch.neg."""
     return np.negative(self)
@@ -273,7 +273,7 @@ def positive(input):
     return input
 
 
-@elementwise(cuda="abs(self)")
+@elementwise()
 def abs(self):
     """The absolute value; of complex numbers real. Reference: torch.abs."""
     return np.absolute(self)
@@ -287,7 +287,7 @@ def absolute(input):
     return F.abs(input)
 
 
-@elementwise(cuda="T(1) / self", to_float=True)
+@elementwise(to_float=True)
 def reciprocal(self):
     """1 / self; integers become the default float. Reference: torch.reciprocal."""
     return np.reciprocal(self)
@@ -404,7 +404,7 @@ def _rounded(name, ufunc, array):
     return array if array.dtype.kind in "iu" else ufunc(array)
 
 
-@elementwise(cuda="floor(self)")
+@elementwise()
 def floor(self):
     """The largest integer not above self. Reference: torch.floor."""
     return _rounded("floor", np.floor, self)
@@ -412,7 +412,7 @@ def floor(self):
 floor.vjp(self=lambda grad: F.no_gradient(grad))
 
 
-@elementwise(cuda="ceil(self)")
+@elementwise()
 def ceil(self):
     """The smallest integer not below self. Reference: torch.ceil."""
     return _rounded("ceil", np.ceil, self)
@@ -420,7 +420,7 @@ def ceil(self):
 ceil.vjp(self=lambda grad: F.no_gradient(grad))
 
 
-@elementwise(cuda="trunc(self)")
+@elementwise()
 def trunc(self):
     """self without its fraction. Reference: torch.trunc."""
     return _rounded("trunc", np.trunc, self)
@@ -434,7 +434,7 @@ def fix(input):
     return F.trunc(input)
 
 
-@elementwise(cuda="rint(self)", divert={"decimals is not None": "round_decimals"})
+@elementwise(divert={"decimals is not None": "round_decimals"})
 def round(self, *, decimals: int | None = None):
     """The nearest integer, halves to the even one; or the nearest multiple of 10 ** -decimals. Reference: torch.round."""
     return _rounded("round", np.rint, self)
@@ -463,7 +463,7 @@ frac.vjp(self=lambda grad: grad)
 
 # --------------------------------------------------------------------------------------------------------- complex parts
 
-@elementwise(cuda="conj(self)", inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
+@elementwise(inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
 def conj(self):
     """The complex conjugate; a real tensor as it is. Reference: torch.conj."""
     return np.conjugate(self) if self.dtype.kind == "c" else self
@@ -477,7 +477,7 @@ def as_is(self):
     return self
 
 
-@elementwise(cuda="conj(self)", divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
+@elementwise(divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
 def conj_physical(self):
     """The complex conjugate. Reference: torch.conj_physical."""
     return np.conjugate(self) if self.dtype.kind == "c" else self
@@ -522,13 +522,13 @@ def view_as_complex(self):
 view_as_complex.vjp(self=lambda grad: F.view_as_real(grad))
 
 
-@composite(method=False)
+@composite(method=False, arrays=lambda input: input.real)
 def real(input):
     """The real part, as a view; a real tensor as it is. Reference: torch.real."""
     return F.select(F.view_as_real(input), -1, 0) if input.dtype.kind == "c" else input
 
 
-@composite(method=False)
+@composite(method=False, arrays=lambda input: input.imag)
 def imag(input):
     """The imaginary part, as a view. Raises RuntimeError for a real tensor. Reference: torch.imag."""
     if input.dtype.kind != "c":

@@ -9,7 +9,7 @@ from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
-from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import fitted
 from autograd_gpu.ops.runtime import run_apart
 from autograd_gpu.ops.shape import ALL, numpy
@@ -372,10 +372,10 @@ def copy_across(input, src, non_blocking=False):
     return F.copy(input, F.to(src, device=input.device))
 
 
-@op(node="ZeroBackward0", method=False, function=False, inplace="only")
+@elementwise(node="ZeroBackward0", method=False, function=False, inplace="only")
 def zero(self):
     """Zeros in self's shape and dtype: zero_ writes them. Reference: torch.Tensor.zero_."""
-    return np.zeros(self.shape, self.dtype)
+    return np.zeros_like(self)
 
 zero.vjp(self=lambda grad: F.zero(grad))
 

@@ -1,27 +1,32 @@
 """The programs that the registry makes of elementwise bodies and formulas: kernels for CuPy's arrays, blocks for large ones of NumPy."""
 from __future__ import annotations
 
+from types import MappingProxyType
+
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
-from autograd_gpu.blocks import Blocked, steps
-from autograd_gpu.cuda.launch import Fused
+from autograd_gpu.blocks import Blocked
+from autograd_gpu.cuda.launch import Fused, Gradients
+from autograd_gpu.expression import is_number, kind_of
+from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 
 
-def fused(op, bodies):
-    """{name in the op's compiled text: its kernel} for CuPy's arrays. `bodies`: the same names for CuPy's functions, or None each."""
+def fused(op, bodies=MappingProxyType({})):
+    """{name in the op's compiled text: its kernel} for CuPy's arrays. `bodies`: the same names for CuPy's functions."""
     found = {}
     if op.is_elementwise:
-        found["body"] = Fused(op.name, op.on_arrays(expression.FUNCTIONS), bodies["body"])
-    for p, formula in ({} if op.vjp_all else op.formulas).items():
-        traced = rebind(formula, expression.FUNCTIONS)
-        for reader in ("raw", "wide_raw"):
-            found[f"{reader}_{p}"] = Fused(f"{op.name}_backward_{p}", traced, bodies[f"{reader}_{p}"])
+        found["body"] = Fused(op.name, op.on_arrays(expression.FUNCTIONS), bodies.get("body"))
+    if op.vjp_all:
+        return found
+    for reader in ("raw", "wide_raw"):
+        formulas = {p: Fused(f"{op.name}_backward_{p}", rebind(formula, expression.FUNCTIONS), bodies.get(f"{reader}_{p}"))
+                    for p, formula in op.formulas.items()}
+        found |= {f"{reader}_{p}": f for p, f in formulas.items()}
+        if op.fuses_gradients:
+            places = {p: [op.all_parameters.index(n) for n in names] for p, names in op.formula_parameters.items()}
+            found[f"{reader}_all"] = Gradients(f"{op.name}_backward", formulas, places)
     return found
-
-
-def in_blocks(op):
-    """The inputs whose formulas make several passes over the elements, which large arrays get as one."""
-    return () if op.vjp_all else tuple([p for p, formula in op.formulas.items() if steps(formula, REGISTRY) > 1])
 
 
 def blocked(op, functions):
@@ -29,6 +34,71 @@ def blocked(op, functions):
     found = {}
     if op.wide_body:
         found["apart_body"] = Blocked(op.on_arrays(expression.FUNCTIONS), functions["body"])
-    for p in in_blocks(op):
+    for p in op.in_blocks:
         found[f"wide_raw_{p}"] = Blocked(rebind(op.formulas[p], expression.FUNCTIONS), functions[f"wide_raw_{p}"])
     return found
+
+
+def program(op, dtypes, what="forward", **parameters):
+    """(Fused, Program or None): an elementwise op's forward, or the gradient of an input, or of all of them ("backward").
+
+    `dtypes`: NumPy's, one per tensor or one for all. `parameters`: values of plain parameters; the others have their defaults.
+    """
+    kernels = fused(op)
+    tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
+    given = dict(zip(tensors, dtypes if len(dtypes) > 1 else dtypes * len(tensors), strict=True))
+    values = {p: v for p, v in {**op.defaults, **parameters}.items() if p not in given}
+    kinds = given | _promoted(op, given) | {p: kind_of(v) for p, v in values.items()}
+    names = [p for p in op.parameters if p not in op.settled]
+    forward = _traced(kernels["body"], names, kinds, values, tuple([p for p in names if p in op.keyword_only]))
+    if what == "forward":
+        return kernels["body"], forward
+    result = forward.dtypes[0] if forward else kinds[tensors[0]]
+    kinds |= {"grad": result, "result": result} | given
+    if what == "backward" and len(op.edges) == 1:
+        what, = op.edges
+    if what != "backward":
+        return kernels[f"raw_{what}"], _traced(kernels[f"raw_{what}"], op.formula_parameters[what], kinds, values)
+    together, places = kernels["raw_all"].together(op.edges)
+    return together, _traced(together, [op.all_parameters[i] for i in places], kinds, values)
+
+
+def _traced(kernel, names, kinds, values, keywords=()):
+    """A kernel's Program for arguments of these names: for all numbers or, where the function looks at them, for those in `values`."""
+    kinds = {n: kinds.get(n, tuple) for n in names}
+    return kernel.program(tuple(kinds.values()), keywords) or kernel.program(
+        tuple([values[n] if is_number(k) else k for n, k in kinds.items()]), keywords)
+
+
+def _promoted(op, given):
+    """The dtypes that the body gets for its operands' dtypes."""
+    found = {p: given[p] for p in op.promotes}
+    if op.to_float:
+        found = {p: d if _dtype.category(d) in "fc" else _dtype.default() for p, d in (found or given).items()}
+    return dict.fromkeys(found, _dtype.result_of([(d, 2) for d in found.values()])) if op.promotes else found
+
+
+def source(name, dtypes, what, layout, parameters):
+    """What cuda.kernel_source answers."""
+    op = REGISTRY.get(name)
+    if not getattr(op, "is_elementwise", False):
+        raise ValueError(f"kernel_source: {name!r} is not the name of an elementwise op")
+    if layout not in ("flat", "strided"):
+        raise ValueError(f"kernel_source: layout must be 'flat' or 'strided', got {layout!r}")
+    known = ["forward", *(["backward"] if op.edges else []), *op.edges]
+    if what not in known:
+        raise ValueError(f"kernel_source: what must be one of {', '.join(known)} for {name!r}, got {what!r}")
+    tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
+    if len(dtypes) not in (1, len(tensors)):
+        raise TypeError(f"kernel_source: {name!r} takes one dtype, or one for each of {', '.join(tensors)}, got {len(dtypes)}")
+    lacking = [p for p in op.parameters if p not in (*tensors, *op.defaults, *parameters)]
+    unknown = [p for p in parameters if p not in op.parameters or p in tensors]
+    if lacking or unknown:
+        raise TypeError(f"kernel_source: {name!r} " + (f"needs a value for {', '.join(lacking)}" if lacking else
+                                                      f"has no plain parameter {', '.join(unknown)}"))
+    kernel, found = program(op, [_dtype.to_numpy(d) for d in dtypes], what, **parameters)
+    if found is None:
+        raise NotImplementedError(f"kernel_source: {name!r} is run by CuPy's functions: {[*kernel.reasons.values()][-1]}")
+    if not found.stored:
+        raise ValueError(f"kernel_source: there is no kernel for {what!r} of {name!r}: it gives what it is given")
+    return found.source(layout, (), 1) if layout == "strided" else found.source(layout)

@@ -1,6 +1,6 @@
 """The op record: an operation's forward, its derivative and everything that is made from the two.
 
-    @elementwise(cuda="tanh(self)")
+    @elementwise(to_float=True)
     def tanh(self):
         '''...'''
         return np.tanh(self)
@@ -14,6 +14,7 @@ Tensors. So families of ops need no import of each other, nor an order.
 from __future__ import annotations
 
 import collections
+import functools
 import inspect
 import types
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import expression
+from autograd_gpu.blocks import steps
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
@@ -145,6 +147,7 @@ class Op:
             named = {n: None for n in self.all_parameters}
         else:
             self.formula_parameters = {p: list(inspect.signature(f).parameters) for p, f in self.formulas.items()}
+            self.all_parameters = list(dict.fromkeys(n for names in self.formula_parameters.values() for n in names))
             named = {}
             for p, names in self.formula_parameters.items():
                 for n in names:
@@ -167,6 +170,16 @@ class Op:
                 raise ValueError(f"op {self.name!r}: a formula names {n!r}, which is neither an input, an output nor a parameter")
 
     @property
+    def fuses_gradients(self):
+        """Whether one kernel on CUDA computes the gradients of all inputs that need one."""
+        return self.is_elementwise and not self.vjp_all and len(self.edges) > 1
+
+    @functools.cached_property
+    def in_blocks(self):
+        """The inputs whose formulas make several passes over the elements, which large arrays get as one."""
+        return () if self.vjp_all else tuple([p for p, formula in self.formulas.items() if steps(formula, REGISTRY) > 1])
+
+    @property
     def wide_body(self):
         """Whether a half-precision body has to run in float32 to round once: when it is more than one ufunc."""
         return self.is_elementwise and not isinstance(self.on_arrays(np), np.ufunc)
@@ -176,6 +189,8 @@ class Op:
         found = self._bodies.get(module)
         if found is None and module is expression.FUNCTIONS and not self.is_elementwise:
             found = self._bodies[module] = expression.refusal(self.name)
+        if found is None and module is expression.FUNCTIONS and self.cuda:
+            found = self._bodies[module] = expression.written(self.cuda, self.parameters)
         if found is None:
             direct = _direct_ufunc(self) if self.is_elementwise else None
             found = getattr(module, direct) if direct else rebind(self.body, module, sp=_device.scientific(module))
@@ -193,18 +208,20 @@ class Op:
 class Composite:
     """A function written with ops, without a node of its own."""
 
-    def __init__(self, body, method, function, inplace):
+    def __init__(self, body, method, function, inplace, arrays):
         self.name, self.body, self.method, self.is_function, self.inplace = body.__name__, body, method, function, inplace
         self.function = self.operator = body
+        self.arrays = arrays
 
     def on_arrays(self, module):
-        return rebind(self.body, module)
+        return self.arrays or rebind(self.body, module)
 
 
 def elementwise(**options):
     """Decorator: a body that computes each element from the operands' elements at its place, after broadcasting.
 
-    `cuda=` is its CUDA C expression; without it the body itself is traced. Options as in `op`.
+    On CUDA the body itself is traced; where it cannot be, `cuda="tanh(self)"` gives its CUDA C text: an expression of the parameters'
+    names, each of which is of the operands' common type T, as the result is. Options as in `op`.
     """
     return op(elementwise=True, **options)
 
@@ -236,11 +253,14 @@ def op(**options):
     return register
 
 
-def composite(body=None, *, method=True, function=True, inplace=False):
-    """Decorator: a function of Tensors written with F.<op>; it records what its ops record."""
+def composite(body=None, *, method=True, function=True, inplace=False, arrays=None):
+    """Decorator: a function of Tensors written with F.<op>; it records what its ops record.
+
+    `arrays`: a shorter way to the same on arrays, in the formulas of an ordinary backward.
+    """
     if body is None:
-        return lambda f: composite(f, method=method, function=function, inplace=inplace)
-    record = Composite(body, method, function, inplace)
+        return lambda f: composite(f, method=method, function=function, inplace=inplace, arrays=arrays)
+    record = Composite(body, method, function, inplace, arrays)
     _register(record.name, record)
     return body
 

@@ -173,7 +173,7 @@ def float_power(input, exponent):
     return F.pow(*[x.to(wide) if isinstance(x, Tensor) else x for x in (input, exponent)])
 
 
-@elementwise(cuda="sqrt(self)", to_float=True, domain=(0.1, 2))
+@elementwise(to_float=True, domain=(0.1, 2))
 def sqrt(self):
     """The square root. Reference: torch.sqrt."""
     return np.sqrt(self)

@@ -73,14 +73,18 @@ def lift_soft(op, x, y):
             found = _scalars.get((x, kind, y._array.dtype))
             if found is not None:
                 return found, y
+    pair = _pair(op, x, y)
+    return ELSEWHERE if pair is not NotImplemented and elsewhere(op, *pair) else pair
+
+
+def _pair(op, x, y):
+    """Two operands as Tensors, on whatever devices they are."""
     pair = _as_tensor(x, y, op.to_float), _as_tensor(y, x, op.to_float)
     if pair[0] is None or pair[1] is None:
         return NotImplemented
     if op.name in _SUBTRACTIONS and (type(x) is bool or type(y) is bool):
         raise RuntimeError(_NO_BOOL)
-    if not op.edges and op.name in _ORDERS:
-        pair = _comparable(x, y, *pair)
-    return ELSEWHERE if elsewhere(op, *pair) else pair
+    return _comparable(x, y, *pair) if not op.edges and op.name in _ORDERS else pair
 
 
 _SUBTRACTIONS = frozenset(("sub", "sub_scaled", "rsub_tensors"))
@@ -102,9 +106,10 @@ def _wraps(value, dtype):
 
 
 def _as_tensor(value, beside, to_float=False):
-    """An operand as a Tensor: a number takes its dtype and device from the Tensor beside it. None for an unknown type.
+    """An operand as a Tensor: a number takes its dtype from the Tensor beside it. None for an unknown type.
 
-    `to_float`: beside integers it becomes the default float at once, so that it need not fit into theirs.
+    Its array is in host memory always: on a device it becomes an argument of the kernel. `to_float`: beside integers it becomes the
+    default float at once, so that it need not fit into theirs.
     """
     if isinstance(value, Tensor):
         return value
@@ -112,11 +117,7 @@ def _as_tensor(value, beside, to_float=False):
         value = value.item()
     if isinstance(value, (int, float, complex)) and isinstance(beside, Tensor):
         dtype = beside._array.dtype
-        t = number(value, _dtype.default() if to_float and dtype.kind in "iu" else dtype)
-        if type(beside._array) is not nd:
-            t = wrap(_device.copy(t._array, _device.of(beside._array)))
-            t._hooks = WrappedNumber
-        return t
+        return number(value, _dtype.default() if to_float and dtype.kind in "iu" else dtype)
     return wrap(value) if _device.is_array(value) else None
 
 
@@ -132,6 +133,12 @@ def lift(op, x, y):
 
 def lift_all(op, *operands):
     """Three or more operands as Tensors; see lift."""
+    lifted = _all(op, operands)
+    return ELSEWHERE if elsewhere(op, *lifted) else lifted
+
+
+def _all(op, operands):
+    """Three or more operands as Tensors, on whatever devices they are."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
     if not tensors:
         raise TypeError(f"{op.name}(): one of the operands must be a Tensor, got {', '.join(type(o).__name__ for o in operands)}")
@@ -139,7 +146,7 @@ def lift_all(op, *operands):
     lifted = [_as_tensor(o, anchor) for o in operands]
     if any(t is None for t in lifted):
         raise TypeError(f"{op.name}(): operands must be Tensors, arrays or numbers, got {', '.join(type(o).__name__ for o in operands)}")
-    return ELSEWHERE if elsewhere(op, *lifted) else lifted
+    return lifted
 
 
 def as_list(op, tensors):
@@ -261,20 +268,19 @@ def never(op, *operands):
     return False
 
 
-def _gather(operands, device):
-    """Operands with those that follow moved to the device of the others."""
-    return [OPS.to(t, device) if _follows(t) else t for t in operands]
+def _gather(operands):
+    """Operands for kernels: a 0-d CPU tensor is an argument of the kernel, or moved to the device where it needs a gradient."""
+    return [OPS.to(t, cuda_device(operands)) if t._requires and _follows(t) else t for t in operands]
 
 
 def lift_on_cuda(op, x, y):
     """lift in the build of an op for CUDA."""
-    return lift_all_on_cuda(op, x, y)
+    return _gather(_pair(op, x, y))
 
 
 def lift_all_on_cuda(op, *operands):
     """lift_all in the build of an op for CUDA."""
-    anchor = next(t for t in operands if isinstance(t, Tensor) and type(t._array) is not nd)
-    return _gather([_as_tensor(o, anchor) for o in operands], anchor.device)
+    return _gather(_all(op, operands))
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients

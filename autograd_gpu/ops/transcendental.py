@@ -14,7 +14,7 @@ sp = scientific(np)
 
 # -------------------------------------------------------------------------------------------- exponentials and logarithms
 
-@elementwise(cuda="exp(self)", to_float=True)
+@elementwise(to_float=True)
 def exp(self):
     """e to the power of self. Reference: torch.exp."""
     return np.exp(self)
@@ -22,7 +22,7 @@ def exp(self):
 exp.vjp(self=lambda grad, result: grad * F.conj(result))
 
 
-@elementwise(cuda="exp2(self)", to_float=True)
+@elementwise(to_float=True)
 def exp2(self):
     """2 to the power of self. Reference: torch.exp2."""
     return np.exp2(self)
@@ -30,7 +30,7 @@ def exp2(self):
 exp2.vjp(self=lambda grad, result: grad * F.conj(result) * 0.6931471805599453)
 
 
-@elementwise(cuda="expm1(self)", to_float=True)
+@elementwise(to_float=True)
 def expm1(self):
     """exp(self) - 1, exact near 0. Reference: torch.expm1."""
     return np.expm1(self)
@@ -38,7 +38,7 @@ def expm1(self):
 expm1.vjp(self=lambda grad, result: grad * F.conj(result + 1))
 
 
-@elementwise(cuda="log(self)", to_float=True, domain=(0.1, 2))
+@elementwise(to_float=True, domain=(0.1, 2))
 def log(self):
     """The natural logarithm. Reference: torch.log."""
     return np.log(self)
@@ -46,7 +46,7 @@ def log(self):
 log.vjp(self=lambda grad, self: grad / F.conj(self))
 
 
-@elementwise(cuda="log2(self)", to_float=True, domain=(0.1, 2))
+@elementwise(to_float=True, domain=(0.1, 2))
 def log2(self):
     """The logarithm to base 2. Reference: torch.log2."""
     return np.log2(self)
@@ -54,7 +54,7 @@ def log2(self):
 log2.vjp(self=lambda grad, self: grad / F.conj(self * 0.6931471805599453))
 
 
-@elementwise(cuda="log10(self)", to_float=True, domain=(0.1, 2))
+@elementwise(to_float=True, domain=(0.1, 2))
 def log10(self):
     """The logarithm to base 10. Reference: torch.log10."""
     return np.log10(self)
@@ -62,7 +62,7 @@ def log10(self):
 log10.vjp(self=lambda grad, self: grad / F.conj(self * 2.302585092994046))
 
 
-@elementwise(cuda="log1p(self)", node="Log1PBackward0", to_float=True, domain=(-0.9, 2))
+@elementwise(node="Log1PBackward0", to_float=True, domain=(-0.9, 2))
 def log1p(self):
     """log(1 + self), exact near 0. Reference: torch.log1p."""
     return np.log1p(self)
@@ -94,7 +94,7 @@ logaddexp2.vjp(self=lambda grad, self, other: grad / (1 + F.exp2(other - self)),
                other=lambda grad, self, other: grad / (1 + F.exp2(self - other)))
 
 
-@elementwise(cuda="erf(self)", to_float=True)
+@elementwise(to_float=True)
 def erf(self):
     """The error function. Reference: torch.erf."""
     refuse("erf", self, "c")
@@ -103,7 +103,7 @@ def erf(self):
 erf.vjp(self=lambda grad, self: grad * (1.1283791670955126 * F.exp(-(self * self))))
 
 
-@elementwise(cuda="erfc(self)", to_float=True)
+@elementwise(to_float=True)
 def erfc(self):
     """1 - erf(self), exact for large self. Reference: torch.erfc."""
     refuse("erfc", self, "c")
@@ -114,7 +114,7 @@ erfc.vjp(self=lambda grad, self: grad * (-1.1283791670955126 * F.exp(-(self * se
 
 # ---------------------------------------------------------------------------------------------------------- trigonometry
 
-@elementwise(cuda="sin(self)", to_float=True)
+@elementwise(to_float=True)
 def sin(self):
     """Sine. Reference: torch.sin."""
     return np.sin(self)
@@ -122,7 +122,7 @@ def sin(self):
 sin.vjp(self=lambda grad, self: grad * F.conj(F.cos(self)))
 
 
-@elementwise(cuda="cos(self)", to_float=True)
+@elementwise(to_float=True)
 def cos(self):
     """Cosine. Reference: torch.cos."""
     return np.cos(self)
@@ -130,7 +130,7 @@ def cos(self):
 cos.vjp(self=lambda grad, self: -grad * F.conj(F.sin(self)))
 
 
-@elementwise(cuda="tan(self)", to_float=True)
+@elementwise(to_float=True)
 def tan(self):
     """Tangent. Reference: torch.tan."""
     return np.tan(self)
@@ -138,7 +138,7 @@ def tan(self):
 tan.vjp(self=lambda grad, result: grad * F.conj(1 + result * result))
 
 
-@elementwise(cuda="asin(self)", to_float=True, domain=(-0.9, 0.9))
+@elementwise(to_float=True, domain=(-0.9, 0.9))
 def asin(self):
     """Arcsine. Reference: torch.asin."""
     return np.arcsin(self)
@@ -146,7 +146,7 @@ def asin(self):
 asin.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 - self * self)))
 
 
-@elementwise(cuda="acos(self)", to_float=True, domain=(-0.9, 0.9))
+@elementwise(to_float=True, domain=(-0.9, 0.9))
 def acos(self):
     """Arccosine. Reference: torch.acos."""
     return np.arccos(self)
@@ -154,7 +154,7 @@ def acos(self):
 acos.vjp(self=lambda grad, self: -grad * F.conj(F.rsqrt(1 - self * self)))
 
 
-@elementwise(cuda="atan(self)", to_float=True)
+@elementwise(to_float=True)
 def atan(self):
     """Arctangent. Reference: torch.atan."""
     return np.arctan(self)
@@ -162,7 +162,7 @@ def atan(self):
 atan.vjp(self=lambda grad, self: grad / F.conj(1 + self * self))
 
 
-@elementwise(cuda="atan2(self, other)", to_float=True, divert=of_tensors("atan2"))
+@elementwise(to_float=True, divert=of_tensors("atan2"))
 def atan2(self, other):
     """The angle of the point (other, self). Reference: torch.atan2."""
     return np.arctan2(self, other)
@@ -178,7 +178,7 @@ def atan2_factor(side, self, other):
     return F.where(radius == 0, 0, side / radius)
 
 
-@elementwise(cuda="sinh(self)", to_float=True)
+@elementwise(to_float=True)
 def sinh(self):
     """Hyperbolic sine. Reference: torch.sinh."""
     return np.sinh(self)
@@ -186,7 +186,7 @@ def sinh(self):
 sinh.vjp(self=lambda grad, self: grad * F.conj(F.cosh(self)))
 
 
-@elementwise(cuda="cosh(self)", to_float=True)
+@elementwise(to_float=True)
 def cosh(self):
     """Hyperbolic cosine. Reference: torch.cosh."""
     return np.cosh(self)
@@ -194,7 +194,7 @@ def cosh(self):
 cosh.vjp(self=lambda grad, self: grad * F.conj(F.sinh(self)))
 
 
-@elementwise(cuda="tanh(self)", to_float=True)
+@elementwise(to_float=True)
 def tanh(self):
     """Hyperbolic tangent. Reference: torch.tanh."""
     return np.tanh(self)
@@ -211,7 +211,7 @@ tanh_backward.vjp(grad_output=lambda grad, output: F.tanh_backward(grad, F.conj(
                   output=lambda grad, grad_output, output: grad * F.conj(grad_output * output * -2))
 
 
-@elementwise(cuda="asinh(self)", to_float=True)
+@elementwise(to_float=True)
 def asinh(self):
     """Inverse hyperbolic sine. Reference: torch.asinh."""
     return np.arcsinh(self)
@@ -219,7 +219,7 @@ def asinh(self):
 asinh.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 + self * self)))
 
 
-@elementwise(cuda="acosh(self)", to_float=True, domain=(1.1, 3))
+@elementwise(to_float=True, domain=(1.1, 3))
 def acosh(self):
     """Inverse hyperbolic cosine. Reference: torch.acosh."""
     return np.arccosh(self)
@@ -233,7 +233,7 @@ def acosh_slope(self):
     return F.rsqrt(self - 1) * F.rsqrt(self + 1) if self.dtype.kind == "c" else F.rsqrt(self * self - 1)
 
 
-@elementwise(cuda="atanh(self)", to_float=True, domain=(-0.9, 0.9))
+@elementwise(to_float=True, domain=(-0.9, 0.9))
 def atanh(self):
     """Inverse hyperbolic tangent. Reference: torch.atanh."""
     return np.arctanh(self)
