@@ -423,7 +423,7 @@ API void simgpu_check(int level) { check = level; }
 API int simgpu_findings() { return (int)order.findings.size(); }
 API const char* simgpu_finding(int i) { return order.findings[i].c_str(); }
 API void simgpu_forget() { LOCKED; order.findings.clear(); }
-API long simgpu_count(int what) { return counts[what]; }
+API long simgpu_count(int what) { return what < COUNTS ? counts[what] : (long)order.moved; }
 API void simgpu_pool_gave(void* p, size_t n, void* s) { LOCKED; order.pool_gave(p, n, s); }
 API void simgpu_pool_took(void* p) { LOCKED; order.pool_took(p); }
 API const SimtParameter* simgpu_parameters(Function* f) { return f->kernel->parameters; }

@@ -59,6 +59,7 @@ struct Order {
   std::string last_error = "no error";
   long next_id = 1;
   int devices = 2;
+  size_t moved = 0;                          // bytes of device memory that operations have read or written
 
   // A fault: kept for the report, and the error of the call that showed it.
   Status fault(const std::string& what, Status status = LAUNCH_FAILURE) {
@@ -130,6 +131,7 @@ struct Order {
       if (covered && (write || (!a->write && a->stream == s->id))) a = m->accesses.erase(a);
       else ++a;
     }
+    if (m->device >= 0) moved += high - low;
     m->accesses.push_back({low, high, s->id, s->count, write});
     return OK;
   }

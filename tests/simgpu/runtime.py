@@ -24,7 +24,7 @@ from tests.simgpu import kernels
 from tests.simgpu.kernels import HERE, KernelError
 
 DEVICES = 2
-_COUNTS = ("operations", "host_waits", "allocations", "compilations")
+_COUNTS = ("operations", "host_waits", "allocations", "compilations", "bytes_moved")
 _CUPYS_OWN = ("_tensordot_core_int_kernel",)  # CuPy passes Python integers for int; their first four bytes do
 _kept = []                                   # what C holds pointers to
 
@@ -253,7 +253,7 @@ def _check_raw_kernels(cupy, library):
 # ----------------------------------------------------------------------------------------------------------------- findings
 
 def counts():
-    """How many operations, host waits, device allocations and compilations there were so far."""
+    """How many operations, host waits, device allocations and compilations there were so far, and bytes that operations moved."""
     return {name: install().simgpu_count(i) for i, name in enumerate(_COUNTS)}
 
 
