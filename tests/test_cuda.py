@@ -193,6 +193,14 @@ def test_a_fused_kernel_keeps_the_layout_of_its_operands(axes):
         assert got.stride() == want.stride() and torch.allclose(got.cpu(), want)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bool"])
+def test_a_contiguous_view_may_begin_anywhere(dtype):
+    x = (torch.arange(101) % 3).to(getattr(torch, dtype))
+    for start in 1, 2, 4, 16:
+        for compute in lambda x: x * 2, lambda x: x == x[0], lambda x: torch.where(x > 1, x, x.double()):
+            equal(compute(x.cuda()[start:]), compute(x[start:]), f"from {start}")
+
+
 def test_a_copy_keeps_layout_and_makes_no_alias():
     x = torch.arange(6.0).reshape(2, 3).t()
     y = x.cuda()

@@ -12,7 +12,7 @@ from autograd_gpu.cuda.source import kernel_text
 from autograd_gpu.expression import TYPES, Parameter, Symbol, Untraceable
 
 _STORED = {**TYPES, np.dtype(np.float16): "__half"}
-_LANES = 16                                  # bytes that one access of the flat layout moves
+_LANES = 16                                  # bytes that one access of the flat layout moves, and what it has to be aligned to
 _INT32 = 2 ** 31 - 1
 BLOCK = 256
 MAX_GRID = 1 << 16
@@ -102,7 +102,7 @@ class Program:
             return xp.empty(shape, self.dtype)
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
         single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])
-        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous for a in arrays]):
+        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and a.data.ptr % _LANES == 0 for a in arrays]):
             out = xp.empty(shape, self.dtype)
             kernel = self._kernel("flat", single)
             grid = min(-(-n // (BLOCK * self.width(single))), MAX_GRID)
