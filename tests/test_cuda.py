@@ -13,7 +13,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
-from tests.cuda_programs import PROGRAMS, VALUES
+from tests.cuda_programs import PROGRAMS, TOLERANCE, VALUES, derivatives, operands
 from tests.test_ops import ARGUMENTS, ELEMENTWISE, IN_PLACE, call, operands_for
 
 _reason = torch.cuda.why_not_available()
@@ -33,28 +33,8 @@ def settled(t, where="cuda:0"):
 def equal(on_cuda, on_cpu, what, where="cuda:0"):
     got, want = settled(on_cuda.detach(), where), on_cpu.detach().numpy()
     assert got.shape == want.shape and got.dtype == want.dtype, what
-    tolerance = {2: 2e-3, 4: 2e-6, 8: 1e-9, 16: 1e-9}[max(got.itemsize, 2)] if got.dtype.kind in "fc" else 0
-    if got.dtype == np.complex64:
-        tolerance = 2e-6
+    tolerance = TOLERANCE.get(got.dtype.name, 0)
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=what)
-
-
-def derivatives(program, operands, where):
-    """The result, the gradients and their own gradients, by name."""
-    leaves = [torch.from_numpy(a.copy()).to(where).requires_grad_(a.dtype.kind == "f") for a in operands]
-    wanted = [t for t in leaves if t.requires_grad]
-    found = {}
-    y = program(*leaves)
-    found["result"] = y
-    weights = torch.from_numpy(np.linspace(0.5, 1.5, max(y.numel(), 1))[:y.numel()].reshape(y.shape)).to(where).to(y.dtype)
-    loss = (y * weights).real.sum() if y.is_complex() else (y * weights).sum()
-    first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
-    found |= {f"gradient {i}": g for i, g in enumerate(first) if g is not None}
-    rest = [(g * g).sum() for g in first if g is not None and g.requires_grad]
-    if rest:
-        second = torch.autograd.grad(sum(rest), wanted, allow_unused=True)
-        found |= {f"second gradient {i}": g for i, g in enumerate(second) if g is not None}
-    return found
 
 
 def same_on_both(program, operands, where="cuda:0"):
@@ -87,9 +67,7 @@ def test_in_place(name):
 @pytest.mark.parametrize("where", ["cuda:0", pytest.param("cuda:1", marks=two_devices)])       # the second is not the current one
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name, where):
-    program, *shapes = PROGRAMS[name]
-    rng = np.random.default_rng(len(name))
-    same_on_both(program, [rng.standard_normal(shape) for shape in shapes], where)
+    same_on_both(PROGRAMS[name][0], operands(name), where)
 
 
 @pytest.mark.parametrize("name", VALUES)
