@@ -28,6 +28,7 @@ except ImportError as error:
 MAIN, OTHERS = 80, (70, 90, 100)
 PER_PROGRAM = 64
 _KERNEL = re.compile(r'(extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?)(\w+)')
+_GUARD = re.compile(r"#ifndef (\w+)\s*\n#define \1\b")
 _USED = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S)
 _ACCESS = re.compile(r"\b(ld|st)\.global(?:\.\w+)*?(?:\.v(\d))?\.[busf](\d+)\s")
 
@@ -61,8 +62,9 @@ def together(texts):
     for i, text in enumerate(texts):
         head, _, own = text.source.partition(prelude)
         heads[head] = None
+        again = "".join(f"#undef {guard}\n" for guard in _GUARD.findall(own))        # the next text has that header too
         own = _KERNEL.sub(rf"\1text{i}_\2", own)
-        parts.append(f"namespace text{i} {{\n{own}\n}}\n")
+        parts.append(f"namespace text{i} {{\n{own}\n}}\n{again}")
     return "".join([*heads, prelude, *parts])
 
 

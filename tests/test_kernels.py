@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from autograd_gpu import expression
 from autograd_gpu.cuda import launch
+from autograd_gpu.cuda.source import kernel_text
 from tests import nvrtc
 from tests.kernel_texts import FAR, FLAT, FLOATS, STRIDED, Text, programs, texts
 
@@ -168,6 +169,13 @@ def test_a_text_that_does_not_compile_is_named(compile_all, fault, words):
     several = [Text(n, "float32", "flat", s) for n, s in (("first", GOOD), ("planted", fault(GOOD)), ("last", GOOD))]
     (text, log), = compile_all(several, nvrtc.MAIN).failures
     assert text.name == "planted" and words in log
+
+
+def test_texts_with_a_header_of_their_own_go_together():
+    header = "#ifndef OWN_CUH\n#define OWN_CUH\n__device__ inline float own(float x) { return x; }\n#endif\n"
+    prelude = kernel_text("prelude.cuh")
+    whole = nvrtc.together([Text(n, "float32", "flat", GOOD.replace(prelude, prelude + header)) for n in ("first", "last")])
+    assert whole.count("#undef OWN_CUH") == 2 and whole.count(prelude) == 1 and "text1_k_flat(" in whole
 
 
 def test_narrow_accesses_and_spills_are_found(compile_all):
