@@ -3,7 +3,7 @@
 // flat: every operand is contiguous or a single element. WIDTH elements of each go in one 16-byte access, the rest one by one.
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 
-extern "C" __global__ void __launch_bounds__(256) @name@_flat(@outputs@ @pointers@ @scalars@ long long n) {
+extern "C" __global__ void @name@_flat(@outputs@ @pointers@ @scalars@ long long n) {
   const long long step = (long long)gridDim.x * blockDim.x;
   const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   @single_loads@
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) @name@_flat(@outputs@ @pointer
 }
 
 // strided: operands with strides of their own, 0 where one is broadcast; dimensions that lie together were merged before.
-extern "C" __global__ void __launch_bounds__(256) @name@_strided(@outputs@ @pointers@ @scalars@ @geometry@ long long n) {
+extern "C" __global__ void @name@_strided(@outputs@ @pointers@ @scalars@ @geometry@ long long n) {
   typedef @index@ Index;
   const Index step = (Index)gridDim.x * blockDim.x;
   for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (Index)n; i += step) {

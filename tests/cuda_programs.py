@@ -1,10 +1,13 @@
-"""Programs over floating tensors, one or more for each op that is no elementwise one; test_cuda.py runs each on two devices.
+"""Programs over floating tensors, one or more for each op that is no elementwise one; test_cuda.py and bench run each on two devices.
 
 `PROGRAMS[name]` is (function, shapes of its operands). `VALUES` are programs without a derivative.
 """
+import numpy as np
+
 import autograd_gpu as torch
 
 F = torch.nn.functional
+TOLERANCE = {"float16": 2e-3, "float32": 2e-6, "complex64": 2e-6, "float64": 1e-9, "complex128": 1e-9}     # between two devices
 
 
 def at(x, *numbers):
@@ -149,3 +152,27 @@ VALUES = {
     "half": lambda x: (x.half() * 3).exp().sum(1), "bool": lambda x: x.bool(), "max_indices": lambda x: x.max(0).indices,
     "mean_half": lambda x: x.half().mean(), "float_softmax": lambda x: F.softmax(x.float(), 0),
 }
+
+
+def operands(name):
+    """The arrays on which a program of PROGRAMS is tried."""
+    rng = np.random.default_rng(len(name))
+    return [rng.standard_normal(shape) for shape in PROGRAMS[name][1:]]
+
+
+def derivatives(program, arrays, where):
+    """The result, the gradients and their own gradients, by name."""
+    leaves = [torch.from_numpy(a.copy()).to(where).requires_grad_(a.dtype.kind == "f") for a in arrays]
+    wanted = [t for t in leaves if t.requires_grad]
+    found = {}
+    y = program(*leaves)
+    found["result"] = y
+    weights = torch.from_numpy(np.linspace(0.5, 1.5, max(y.numel(), 1))[:y.numel()].reshape(y.shape)).to(where).to(y.dtype)
+    loss = (y * weights).real.sum() if y.is_complex() else (y * weights).sum()
+    first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+    found |= {f"gradient {i}": g for i, g in enumerate(first) if g is not None}
+    rest = [(g * g).sum() for g in first if g is not None and g.requires_grad]
+    if rest:
+        second = torch.autograd.grad(sum(rest), wanted, allow_unused=True)
+        found |= {f"second gradient {i}": g for i, g in enumerate(second) if g is not None}
+    return found

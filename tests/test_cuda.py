@@ -15,7 +15,7 @@ import autograd_gpu as torch
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import elementwise
-from tests.cuda_programs import PROGRAMS, VALUES
+from tests.cuda_programs import PROGRAMS, TOLERANCE, VALUES, derivatives, operands
 from tests.simgpu import runtime as simulated
 from tests.test_ops import ARGUMENTS, ELEMENTWISE, IN_PLACE, call, operands_for
 
@@ -36,28 +36,8 @@ def settled(t, where="cuda:0"):
 def equal(on_cuda, on_cpu, what, where="cuda:0"):
     got, want = settled(on_cuda.detach(), where), on_cpu.detach().numpy()
     assert got.shape == want.shape and got.dtype == want.dtype, what
-    tolerance = {2: 2e-3, 4: 2e-6, 8: 1e-9, 16: 1e-9}[max(got.itemsize, 2)] if got.dtype.kind in "fc" else 0
-    if got.dtype == np.complex64:
-        tolerance = 2e-6
+    tolerance = TOLERANCE.get(got.dtype.name, 0)
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=what)
-
-
-def derivatives(program, operands, where):
-    """The result, the gradients and their own gradients, by name."""
-    leaves = [torch.from_numpy(a.copy()).to(where).requires_grad_(a.dtype.kind == "f") for a in operands]
-    wanted = [t for t in leaves if t.requires_grad]
-    found = {}
-    y = program(*leaves)
-    found["result"] = y
-    weights = torch.from_numpy(np.linspace(0.5, 1.5, max(y.numel(), 1))[:y.numel()].reshape(y.shape)).to(where).to(y.dtype)
-    loss = (y * weights).real.sum() if y.is_complex() else (y * weights).sum()
-    first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
-    found |= {f"gradient {i}": g for i, g in enumerate(first) if g is not None}
-    rest = [(g * g).sum() for g in first if g is not None and g.requires_grad]
-    if rest:
-        second = torch.autograd.grad(sum(rest), wanted, allow_unused=True)
-        found |= {f"second gradient {i}": g for i, g in enumerate(second) if g is not None}
-    return found
 
 
 def same_on_both(program, operands, where="cuda:0"):
@@ -90,9 +70,7 @@ def test_in_place(name):
 @pytest.mark.parametrize("where", ["cuda:0", pytest.param("cuda:1", marks=two_devices)])       # the second is not the current one
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name, where):
-    program, *shapes = PROGRAMS[name]
-    rng = np.random.default_rng(len(name))
-    same_on_both(program, [rng.standard_normal(shape) for shape in shapes], where)
+    same_on_both(PROGRAMS[name][0], operands(name), where)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -337,6 +315,14 @@ def test_a_fused_kernel_keeps_the_layout_of_its_operands(axes):
     for compute in lambda x, y: x * 2, lambda x, y: x + y, lambda x, y: (y.tanh() * x).exp():
         want, got = compute(x, y), compute(x.cuda(), y.cuda())
         assert got.stride() == want.stride() and torch.allclose(got.cpu(), want)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bool"])
+def test_a_contiguous_view_may_begin_anywhere(dtype):
+    x = (torch.arange(101) % 3).to(getattr(torch, dtype))
+    for start in 1, 2, 4, 16:
+        for compute in lambda x: x * 2, lambda x: x == x[0], lambda x: torch.where(x > 1, x, x.double()):
+            equal(compute(x.cuda()[start:]), compute(x[start:]), f"from {start}")
 
 
 def test_a_copy_keeps_layout_and_makes_no_alias():

@@ -3,6 +3,7 @@
 That the text computes the right numbers is tested on the simulated runtime and on a GPU, by tests/test_cuda.py.
 """
 import re
+from collections import Counter
 from numbers import Number
 
 import numpy as np
@@ -12,17 +13,12 @@ from hypothesis import strategies as st
 
 import autograd_gpu as torch
 from autograd_gpu import expression
-from autograd_gpu.cuda import bounds, launch, scatter
+from autograd_gpu.cuda import launch, scatter
+from autograd_gpu.cuda.source import kernel_text
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.namespace import REGISTRY
-from tests import make_kernel_table
-
-FLAT, STRIDED, FAR = ("flat",), ("strided", (), 3, "int"), ("strided", (), 1, "long long")
-
-
-def programs(dtype):
-    """(Fused, Program or None) for each elementwise body and formula of the registry, and for the formulas of several inputs in one."""
-    return [found[2:] for found in make_kernel_table.traced(dtype)]
+from tests import make_kernel_table, nvrtc
+from tests.kernel_texts import FAR, FLAT, FLOATS, STRIDED, Text, programs, texts
 
 
 @pytest.mark.parametrize("dtype, least", [("float32", 320), ("float64", 320), ("float16", 320), ("bfloat16", 320), ("complex64", 180),
@@ -39,7 +35,7 @@ def test_what_can_be_traced_is(dtype, least):
             continue
         for layout in (FLAT, ("flat", tuple(program.arrays[:1])), STRIDED, FAR):
             source = program.source(*layout)
-            assert "@" not in source and f'__global__ void __launch_bounds__(256) {f.name}_{layout[0]}(' in source
+            assert "@" not in source and f'__global__ void {f.name}_{layout[0]}(' in source
     assert traced >= least, sorted(refused)
 
 
@@ -196,68 +192,93 @@ def test_offsets_past_32_bits_get_64():
     assert launch.index_type(1000, [1000], [[-3_000_000]])[0] == "long long"
 
 
+def test_trace_and_numpy_agree_on_the_functions_they_have():
+    for name in [*expression._SAME, *expression._OTHER, *expression._TEXT, *expression._INFIX]:
+        assert isinstance(getattr(np, name), np.ufunc), name
+
+
+# ----------------------------------------------------------------------------------- for real GPUs, with NVRTC; see tests/nvrtc.py
+
 @pytest.fixture(scope="module")
-def nvrtc(pytestconfig):
-    if pytestconfig.pluginmanager.has_plugin("tests.simgpu.plugin"):
-        pytest.skip("NVRTC is simulated here")
-    return pytest.importorskip("cupy_backends.cuda.libs.nvrtc", reason="NVRTC, through CuPy, is not installed",
-                               exc_type=ImportError)
+def compile_all(pytestconfig):
+    """nvrtc.compile_all, which prints what it did."""
+    reason = "NVRTC is simulated here" if pytestconfig.pluginmanager.has_plugin("tests.simgpu.plugin") else nvrtc.why_not()
+    if reason:
+        pytest.skip(reason)
+
+    def run(several, arch):
+        result = nvrtc.compile_all(several, arch)
+        with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n{result.line}")
+        return result
+    return run
 
 
-def compiled(nvrtc, source, arch, ptx=False):
-    """A kernel's binary, or its PTX, with the options that CuPy compiles with. Raises AssertionError with the log."""
-    core = pytest.importorskip("cupy._core.core", reason="CuPy for CUDA is not installed")
-    made = nvrtc.createProgram(source, "kernel.cu", (), ())
-    options = core.assemble_cupy_compiler_options(()) + ("-ftz=true", f"-arch={'compute' if ptx else 'sm'}_{arch}")
-    try:
-        nvrtc.compileProgram(made, options)
-    except nvrtc.NVRTCError:
-        raise AssertionError(nvrtc.getProgramLog(made)) from None
-    else:
-        return nvrtc.getPTX(made) if ptx else nvrtc.getCUBIN(made)
-    finally:
-        nvrtc.destroyProgram(made)
+@pytest.fixture(scope="module")
+def on_main(compile_all):
+    return compile_all(texts(), nvrtc.MAIN)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "complex64", "int64"])
-def test_every_text_compiles_for_sm_80(nvrtc, dtype):
-    if not hasattr(nvrtc, "getCUBIN") or nvrtc.getVersion() is None:
-        pytest.skip("this CuPy is not for CUDA")
-    count = 0
-    for _, made in programs(dtype):
-        if made is not None and made.stored:
-            for layout in (FLAT,) if dtype in ("bfloat16", "complex64") else (FLAT, STRIDED):
-                assert compiled(nvrtc, made.source(*layout), 80)[:4] == b"\x7fELF"
-                count += 1
-    assert count > 150
+def test_every_text_compiles(on_main):
+    assert on_main.failures == [] and len(on_main.kernels) > 5000
 
 
-LONG, INT = np.dtype(np.int64), np.dtype(np.int32)
+@pytest.mark.parametrize("arch", nvrtc.OTHERS)
+def test_a_tenth_of_the_texts_compiles_for(compile_all, arch):
+    some = nvrtc.tenth(texts())
+    assert compile_all(some, arch).failures == [] and len(some) > 400
 
 
-@pytest.mark.parametrize("arch", [70, 80])
-@pytest.mark.parametrize("operation", ["add", "multiply"])
-def test_every_scatter_compiles(nvrtc, operation, arch):
-    texts = [scatter.source(operation, dtype, (LONG, INT), 3, "long long") for dtype in scatter._STORED]
-    texts += [scatter.source(operation, np.dtype(np.float32), (LONG,), 2, "int"), *[bounds.source(d) for d in (LONG, INT)]]
-    for text in texts:
-        assert "@" not in text and compiled(nvrtc, text, arch)[:4] == b"\x7fELF"
+def test_no_kernel_spills_registers(on_main):
+    assert [f"{text}: {k.spilled} bytes" for text, several in on_main.kernels.items() for k in several if k.spilled] == []
+
+
+def test_the_flat_layout_moves_16_bytes_at_a_time(on_main):
+    """Or as many as go with 16 of the widest operand: each operand by one access, for each kernel on floats."""
+    narrow, seen = [], 0
+    for text, several in on_main.kernels.items():
+        if text.stores and text.dtype in [d.name for d in FLOATS]:
+            kernel, = several
+            seen += 16 in text.stores
+            if Counter(text.loads) - kernel.loads or Counter(text.stores) - kernel.stores:
+                narrow.append(f"{text}: wanted {text.loads} and {text.stores}, got {kernel}")
+    assert narrow == [] and seen > 400
+
+
+GOOD = program(lambda x, y: x * y, "f4", "f4").source("flat")
+
+
+@pytest.mark.parametrize("fault, words", [
+    (lambda s: s.replace("v0 = (x0 * x1)", "v0 = (x0 * no_such_name)"), "no_such_name"),
+    (lambda s: s.replace("out0[i] = ", "p0[i] = "), "modifiable")], ids=["a name", "a write to an input"])
+def test_a_text_that_does_not_compile_is_named(compile_all, fault, words):
+    assert fault(GOOD) != GOOD
+    several = [Text(n, "float32", "flat", s) for n, s in (("first", GOOD), ("planted", fault(GOOD)), ("last", GOOD))]
+    (text, log), = compile_all(several, nvrtc.MAIN).failures
+    assert text.name == "planted" and words in log
+
+
+def test_texts_with_a_header_of_their_own_go_together():
+    header = "#ifndef OWN_CUH\n#define OWN_CUH\n__device__ inline float own(float x) { return x; }\n#endif\n"
+    prelude = kernel_text("prelude.cuh")
+    whole = nvrtc.together([Text(n, "float32", "flat", GOOD.replace(prelude, prelude + header)) for n in ("first", "last")])
+    assert whole.count("#undef OWN_CUH") == 2 and whole.count(prelude) == 1 and "text1_k_flat(" in whole
+
+
+def test_narrow_accesses_and_spills_are_found(compile_all):
+    packs = GOOD.replace("alignas(sizeof(T) * N)", "")
+    crowded = GOOD.replace('extern "C" __global__ void', 'extern "C" __global__ void __launch_bounds__(1024, 2)').replace(
+        "v0 = (x0 * x1)", "v0 = (tgammaf(x0) * erfinvf(x1) * (float)tgamma((double)x0) * (float)erfinv((double)x1))")
+    found = compile_all([Text("packs", "float32", "flat", packs), Text("crowded", "float32", "flat", crowded),
+                         Text("good", "float32", "flat", GOOD)], nvrtc.MAIN).kernels
+    (packs,), (crowded,), (good,) = found.values()
+    assert good.loads[16] >= 2 and good.stores[16] and not good.spilled
+    assert not packs.loads[16] and not packs.stores[16] and crowded.spilled
 
 
 @pytest.mark.parametrize("dtype, instruction", [("f4", "add.f32"), ("f8", "add.f64"), ("f2", "add.f32"), ("c8", "add.f32"),
                                                 ("i8", "add.u64"), ("i1", "add.u32"), ("?", "or.b32")])
-def test_sums_are_native_atomics(nvrtc, dtype, instruction):
+def test_sums_are_native_atomics(compile_all, dtype, instruction):
     part = np.zeros((), dtype).real.dtype    # a complex number is added as two
-    ptx = compiled(nvrtc, scatter.source("add", part, (LONG,), 2, "int"), 80, ptx=True)
-    assert f"atom.global.{instruction}" in (ptx.decode() if isinstance(ptx, bytes) else ptx)
-
-
-def test_the_flat_layout_moves_16_bytes_at_a_time(nvrtc):
-    ptx = compiled(nvrtc, program(lambda x, y: x * y, "f4", "f4").source("flat"), 80, ptx=True)
-    ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
-    assert len(re.findall(r"ld\.global(?:\.nc)?\.v4", ptx)) >= 2 and re.search(r"st\.global\.v4", ptx)
-
-
-def test_trace_and_numpy_agree_on_the_functions_they_have():
-    for name in [*expression._SAME, *expression._OTHER, *expression._TEXT, *expression._INFIX]:
-        assert isinstance(getattr(np, name), np.ufunc), name
+    ptx = nvrtc.compiled(scatter.source("add", part, (np.dtype(np.int64),), 2, "int"), nvrtc.MAIN)[1]
+    assert re.search(rf"(atom|red)\.global\.{re.escape(instruction)}", ptx)

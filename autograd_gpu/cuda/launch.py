@@ -17,7 +17,7 @@ _HALF = {np.dtype(np.float16): "__half"} | ({_dtype.bfloat16.dtype: "__nv_bfloat
 STORED = {**TYPES, **_HALF}
 _HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h", "complex<float>": "cupy/complex.cuh",
             "complex<double>": "cupy/complex.cuh"}
-_LANES = 16                                  # bytes that one access of the flat layout moves
+_LANES = 16                                  # bytes that one access of the flat layout moves, and what it has to be aligned to
 _INT32 = 2 ** 31 - 1
 _VALUES = 16                                 # for how many values of its numbers a function is compiled that looks at them
 BLOCK = 256

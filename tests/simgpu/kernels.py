@@ -4,7 +4,8 @@
     module["row_sum<float>"](grid, block, (x, out, np.int32(rows), np.int32(columns)))
 
 NumPy arrays stand for device arrays. `check`: 0 none, 1 bounds, alignment and read-only arrays, 2 data races too, 3 counts of memory
-sectors too (`kernel.stats`). `seed`: 0 runs blocks and threads in order, 1 in reverse, any other shuffles them.
+sectors too (`kernel.stats`). `seed`: 0 runs blocks and threads in order, 1 in reverse, any other shuffles them. `blocks`: the numbers
+of those to run, instead of all.
 """
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ class _Launch(ctypes.Structure):
                 ("shared_bytes", ctypes.c_size_t), ("fibers", ctypes.c_int), ("seed", ctypes.c_uint), ("check", ctypes.c_int),
                 ("image", ctypes.c_void_p), ("data_end", ctypes.c_void_p), ("bss_end", ctypes.c_void_p),
                 ("regions", ctypes.POINTER(_Region)), ("region_count", ctypes.c_size_t), ("message", ctypes.c_char_p),
-                ("message_size", ctypes.c_size_t), *((n, ctypes.c_long) for n in ("accesses", "requests", "sectors", "bytes"))]
+                ("message_size", ctypes.c_size_t), *((n, ctypes.c_long) for n in ("accesses", "requests", "sectors", "bytes")),
+                ("only", ctypes.POINTER(ctypes.c_long)), ("only_count", ctypes.c_size_t)]
 
 
 @functools.cache
@@ -244,7 +246,7 @@ class Kernel:
         self.name, self.call, self.parameters, self.fibers, self.marks = name, call, parameters, fibers, marks
         self.stats = {}
 
-    def __call__(self, grid, block, args, shared_mem=0, check=2, seed=0):
+    def __call__(self, grid, block, args, shared_mem=0, check=2, seed=0, blocks=()):
         if len(args) != len(self.parameters):
             raise KernelError(f"{self.name}: {len(args)} arguments given, {len(self.parameters)} wanted")
         kept, pointers, memory = [], [], {}
@@ -269,6 +271,8 @@ class Kernel:
         arguments = (ctypes.c_void_p * len(pointers))(*pointers)
         launch = _Launch(self.call, ctypes.addressof(arguments), _three(grid), _three(block), shared_mem, self.fibers, seed, check,
                          *self.marks, regions, len(memory), ctypes.cast(message, ctypes.c_char_p), 512)
+        if blocks:
+            launch.only, launch.only_count = (ctypes.c_long * len(blocks))(*blocks), len(blocks)
         failed = scheduler().simt_launch(ctypes.byref(launch))
         self.stats = {n: getattr(launch, n) for n in ("accesses", "requests", "sectors", "bytes")}
         if failed:

@@ -326,16 +326,16 @@ void run_grid() {
   const unsigned* g = launch->grid;
   const long blocks = (long)g[0] * g[1] * g[2];
   std::mt19937 random(launch->seed);
-  std::vector<long> turn;
+  std::vector<long> turn(launch->only, launch->only + launch->only_count);
   std::vector<int> order(threads);
-  if (launch->seed) {
+  if (launch->seed && !launch->only) {
     turn.resize(blocks);
     for (long i = 0; i < blocks; ++i) turn[i] = i;
     if (launch->seed == 1) std::reverse(turn.begin(), turn.end());
     else std::shuffle(turn.begin(), turn.end(), random);
   }
-  for (long i = 0; i < blocks; ++i) {
-    block_number = launch->seed ? turn[i] : i;
+  for (long i = 0; i < (turn.empty() ? blocks : (long)turn.size()); ++i) {
+    block_number = turn.empty() ? i : turn[i];
     epoch = 0;
     if (launch->shared_bytes) memset(dynamic_shared, 0xFF, launch->shared_bytes);      // NaN: not initialised
     for (int t = 0; t < threads; ++t) order[t] = t;

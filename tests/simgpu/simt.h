@@ -37,6 +37,8 @@ struct SimtLaunch {
   char* message;             // why the launch failed
   size_t message_size;
   long accesses, requests, sectors, bytes;                 // counted at check 3
+  const long* only;          // the blocks to run; null: all
+  size_t only_count;
 };
 
 extern "C" int simt_launch(SimtLaunch*);                   // 0, or 1 with a message

@@ -1,0 +1,1 @@
+"""Measurements that need hardware: python -m bench gpu --json FILE."""

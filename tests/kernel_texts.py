@@ -1,0 +1,74 @@
+"""Every CUDA text that the package can make, for whoever compiles or examines them: tests/nvrtc.py, test_kernels.py.
+
+`FAMILIES` has a generator for each file of kernels/: a new kernel joins by a line there.
+"""
+import re
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from autograd_gpu import dtypes
+from autograd_gpu.cuda import bounds, scatter
+from tests.make_kernel_table import traced
+
+DTYPES = [d.dtype for d in dtypes.ALL]
+FLOATS = [d for d in DTYPES if d.kind in "fV"]                           # V: bfloat16
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+FLAT, STRIDED, FAR = ("flat",), ("strided", (), 3, "int"), ("strided", (), 2, "long long")
+
+
+class Text(NamedTuple):
+    """One kernel's source, and of how many bytes its accesses of global memory have to be."""
+
+    name: str
+    dtype: str
+    layout: str
+    source: str
+    loads: tuple = ()
+    stores: tuple = ()
+
+    def __str__(self):
+        return f"{self.name} of {self.dtype}, {self.layout}"
+
+
+def programs(dtype):
+    """(Fused, Program or None) for each elementwise body and formula of the registry, and for the formulas of several inputs in one."""
+    return [found[2:] for found in traced(dtype)]
+
+
+def elementwise(dtypes):
+    """The texts of kernels/elementwise.cu; on floats in all the layouts that differ in more than a number."""
+    for dtype in dtypes:
+        for f, program in programs(dtype.name):
+            if program is None or not program.stored:
+                continue
+            used = set(re.findall(r"\bx\d+\b", " ".join([*program.statements, *program.finals])))
+            arrays = [i for i in program.arrays if f"x{i}" in used]
+            singles = [(i,) for i in program.arrays if len(program.arrays) > 1 and dtype in FLOATS]
+            for single in ((), *singles):
+                width = program.width(single)
+                yield Text(f.name, dtype.name, f"flat{' and single' if single else ''}", program.source("flat", single),
+                           tuple([width * program.kinds[i].itemsize for i in arrays if i not in single]),
+                           tuple([width * d.itemsize for d in program.stored]))
+            for layout in (STRIDED, FAR) if dtype in FLOATS else (STRIDED,):
+                yield Text(f.name, dtype.name, f"strided by {layout[3]}", program.source(*layout))
+
+
+def scatters(dtypes):
+    """The texts of kernels/scatter.cu and bounds.cu."""
+    for dtype in dtypes:
+        if dtype.kind != "c":                # they are added as two
+            for operation in ("add", "multiply"):
+                yield Text(f"scatter_{operation}", dtype.name, "far", scatter.source(operation, dtype, (_INT64, _INT32), 3, "long long"))
+                yield Text(f"scatter_{operation}", dtype.name, "near", scatter.source(operation, dtype, (_INT64,), 2, "int"))
+    for dtype in (_INT64, _INT32):
+        yield Text("check_bounds", dtype.name, "", bounds.source(dtype))
+
+
+FAMILIES = [elementwise, scatters]
+
+
+def texts(dtypes=DTYPES):
+    """Every text, each once."""
+    return list(dict.fromkeys(chain.from_iterable(family(dtypes) for family in FAMILIES)))
