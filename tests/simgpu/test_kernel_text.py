@@ -109,7 +109,7 @@ FAULTS = {
     "the rest begins late": ("flat", replaced(("n / 4 * 4 + first", "n / 4 * 4 + 1 + first")), VALUES),
     "every block does all": ("flat", replaced(("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x")), "data race .write after write"),
     "the step of another grid": ("flat", replaced(("gridDim.x * blockDim.x", "blockDim.x")), "data race .write after write"),
-    "two threads, one element": ("flat", replaced(("out0[i] =", "out[i / 2 * 2] =")), "data race"),
+    "two threads, one element": ("flat", replaced(("out0[i] =", "out0[i / 2 * 2] =")), "data race"),
     "one lane for all": ("flat", replaced(("q1.at[k]", "q1.at[0]")), VALUES),
     "another operand": ("flat", replaced(("(p1)[p]", "(p0)[p]")), VALUES),
     "wide dtype": ("flat", given(lambda a: (a[0], a[1].astype(float), *a[2:])), "argument 1 is an array of float64"),
@@ -124,7 +124,7 @@ FAULTS = {
     "strides exchanged at the launch": ("strided", given(exchanged), f"out-of-bounds|{VALUES}"),
     "broadcast along the wrong axis": ("strided", replaced(("o1 += c * s1_1", "o1 += c * s1_0")), f"out-of-bounds|{VALUES}"),
     "size of another axis": ("strided", replaced(("rest % d1; rest /= d1", "rest % d0; rest /= d0")), f"out-of-bounds|{VALUES}"),
-    "two threads, one element, strided": ("strided", replaced(("out0[i] =", "out[i / 2 * 2] =")), "data race"),
+    "two threads, one element, strided": ("strided", replaced(("out0[i] =", "out0[i / 2 * 2] =")), "data race"),
     "geometry in 64 bits": ("strided", given(lambda a: (*a[:3], *map(np.int64, a[3:]))), "argument 3 is a 8-byte int64"),
 }
 
