@@ -193,6 +193,12 @@ def test_a_fused_kernel_keeps_the_layout_of_its_operands(axes):
         assert got.stride() == want.stride() and torch.allclose(got.cpu(), want)
 
 
+@pytest.mark.parametrize("start", [1, 2, 4])
+def test_views_that_start_anywhere(start):
+    x = torch.randn(10)
+    equal((x.cuda()[start:] * 2).exp(), (x[start:] * 2).exp(), "unaligned")
+
+
 def test_a_copy_keeps_layout_and_makes_no_alias():
     x = torch.arange(6.0).reshape(2, 3).t()
     y = x.cuda()

@@ -102,7 +102,7 @@ class Program:
             return xp.empty(shape, self.dtype)
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
         single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])
-        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous for a in arrays]):
+        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and not a.data.ptr % _LANES for a in arrays]):
             out = xp.empty(shape, self.dtype)
             kernel = self._kernel("flat", single)
             grid = min(-(-n // (BLOCK * self.width(single))), MAX_GRID)
