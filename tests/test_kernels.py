@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
-from autograd_gpu.cuda import launch
+from autograd_gpu.cuda import launch, nll, reduce, softmax
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.kernels import fused
 from autograd_gpu.ops.namespace import REGISTRY
@@ -169,6 +170,41 @@ def test_every_text_compiles_for_sm_80(nvrtc, dtype):
                 assert compiled(nvrtc, made.source(*layout), 80)[:4] == b"\x7fELF"
                 count += 1
     assert count > 200
+
+
+def row_wise_texts(dtype):
+    """The text of each reduction in each layout, of softmax and of the losses, for elements of a dtype: (name, text)."""
+    floating, accumulated = dtype.kind != "i", reduce.computed(dtype)
+    for op in reduce.STATES:
+        if floating or op in ("sum", "prod", "max", "min"):
+            result = accumulated if op == "moments" else dtype
+            for layout, kept, reduced, index in (("packs", 1, 1, "int"), ("x", 2, 2, "int"), ("y", 2, 1, "long long")):
+                yield f"{op} {layout}", reduce.kernel_source(op, layout, kept, reduced, dtype, result, index)
+            yield f"{op} joined", reduce.joining_source(op, reduce.STATES[op], dtype, result)
+    for name in softmax.RULES if floating else ():
+        for along_x, width in ((True, 16 // dtype.itemsize), (True, 1), (False, 1)):
+            yield f"{name} {along_x} {width}", softmax.along_source(name, along_x, width, dtype, "int")
+    for reduction in range(3) if floating else ():
+        for target in ("int64", "uint8"):
+            yield f"nll {reduction} {target}", nll.nll_source("nll", dtype, dtype, np.dtype(target), "int", reduction)
+            yield f"nll_backward {target}", nll.nll_source("nll_backward", dtype, dtype, np.dtype(target), "int")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int64"])
+def test_every_row_wise_text_compiles_for_sm_80(nvrtc, dtype):
+    if dtype == "bfloat16" and _dtype.bfloat16 is None:
+        pytest.skip("ml_dtypes is not installed")
+    for name, text in row_wise_texts(np.dtype(getattr(_dtype, dtype))):
+        assert "@" not in text, name
+        assert compiled(nvrtc, text, 80)[:4] == b"\x7fELF", name
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: reduce.kernel_source("sum", "packs", 1, 1, d, d, "int"), lambda d: softmax.along_source("softmax", True, 4, d, "int")])
+def test_a_contiguous_row_is_read_16_bytes_at_a_time(nvrtc, make):
+    ptx = compiled(nvrtc, make(np.dtype("f4")), 80, ptx=True)
+    ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
+    assert re.search(r"ld\.global(?:\.nc)?\.v4", ptx) and "shfl.sync" in ptx and "atom" not in ptx
 
 
 def test_the_flat_layout_moves_16_bytes_at_a_time(nvrtc):

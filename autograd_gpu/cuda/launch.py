@@ -1,14 +1,13 @@
 """Fused elementwise kernels: a traced body or formula as one RawKernel, made at the first call for its dtypes and layout."""
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import expression
-from autograd_gpu.cuda.source import kernel_text
+from autograd_gpu.cuda.source import filled, kernel_text, sections
 from autograd_gpu.expression import TYPES, Parameter, Symbol, Untraceable
 
 _STORED = {**TYPES, np.dtype(np.float16): "__half"}
@@ -83,10 +82,8 @@ class Program:
                 " ".join(f"o{i} += c * s{i}_{k};" for i in self.arrays) + " }" for k in reversed(dims)),
             "strided_elements": " ".join(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
         }
-        common, flat_text, strided_text = _sections()
-        body = flat_text if layout == "flat" else strided_text
-        for word, value in words.items():
-            body = body.replace(f"@{word}@", value)
+        common, flat_text, strided_text = sections("elementwise.cu")
+        body = filled(flat_text if layout == "flat" else strided_text, words)
         used = {self.dtype, *[self.kinds[i] for i in self.arrays]}
         headers = "#include <cuda_fp16.h>\n" if np.dtype(np.float16) in used else ""
         return headers + kernel_text("prelude.cuh") + common + body
@@ -129,14 +126,6 @@ def index_type(n, sizes, strides):
     return ("int", np.int32) if far + BLOCK * MAX_GRID < _INT32 else ("long long", np.int64)
 
 
-@functools.cache
-def _sections():
-    """The parts of kernels/elementwise.cu: what both layouts share, the flat kernel, the strided one."""
-    whole = kernel_text("elementwise.cu")
-    first, second = [i for i in range(len(whole)) if whole.startswith('extern "C"', i)]
-    return whole[:first], whole[first:second], whole[second:]
-
-
 def walk(shape, arrays):
     """(order, sizes, strides): the axes from slowest to fastest in memory, which the result keeps as NumPy's would, then the sizes and
     per array the strides in elements of as few dimensions as the operands can be walked by in that order.
@@ -146,8 +135,13 @@ def walk(shape, arrays):
         lead = len(shape) - a.ndim
         rows.append([0] * lead + [0 if a.shape[k] == 1 else a.strides[k] // a.itemsize for k in range(a.ndim)])
     order = memory_order(len(shape), rows)
+    return order, *merged(shape, rows, order)
+
+
+def merged(shape, rows, order):
+    """(sizes, strides): as few dimensions as the axes can be walked by in an order. `rows`: per array the stride along each axis."""
     sizes: list[int] = []
-    strides: list[list[int]] = [[] for _ in arrays]
+    strides: list[list[int]] = [[] for _ in rows]
     for k in order:
         n = shape[k]
         if n == 1:
@@ -160,7 +154,7 @@ def walk(shape, arrays):
             sizes.append(n)
             for row, r in zip(strides, rows, strict=True):
                 row.append(r[k])
-    return (order, sizes, strides) if sizes else (order, [1], [[0] for _ in arrays])
+    return (sizes, strides) if sizes else ([1], [[0] for _ in rows])
 
 
 def memory_order(ndim, rows):

@@ -24,6 +24,7 @@ from autograd_gpu import expression
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
+from autograd_gpu.ops.kernels import launched
 from autograd_gpu.ops.namespace import OPS, REGISTRY, rebind
 
 _ROLES = {"Tensor": TENSOR, "Tensor | None": OPTIONAL, "Optional[Tensor]": OPTIONAL, "Sequence[Tensor]": LIST, "list[Tensor]": LIST,
@@ -179,6 +180,8 @@ class Op:
         if found is None:
             direct = _direct_ufunc(self) if self.is_elementwise else None
             found = getattr(module, direct) if direct else rebind(self.body, module, sp=_device.scientific(module))
+            if module is _device.cupy:
+                found = launched(self.name, found)
             self._bodies[module] = found
         return found
 
@@ -198,7 +201,8 @@ class Composite:
         self.function = self.operator = body
 
     def on_arrays(self, module):
-        return rebind(self.body, module)
+        found = rebind(self.body, module)
+        return launched(self.name, found) if module is _device.cupy else found
 
 
 def elementwise(**options):
