@@ -9,6 +9,8 @@
 #define NAN (__int_as_float(0x7fffffff))
 #endif
 
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };      // what one access moves
+
 template <class T> __device__ inline T ag_abs(T x) { return x < T(0) ? T(-x) : x; }
 __device__ inline bool ag_abs(bool x) { return x; }
 __device__ inline float ag_abs(float x) { return fabsf(x); }

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autograd_gpu import dtypes
-from autograd_gpu.cuda import bounds, scatter
+from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
 from tests.make_kernel_table import traced
 
 DTYPES = [d.dtype for d in dtypes.ALL]
@@ -66,7 +66,27 @@ def scatters(dtypes):
         yield Text("check_bounds", dtype.name, "", bounds.source(dtype))
 
 
-FAMILIES = [elementwise, scatters]
+def row_wise(dtypes):
+    """The texts of kernels/reduce.cu, softmax.cu and nll.cu: each reduction in each layout, softmax and the losses."""
+    for dtype in dtypes:
+        floating, integer = dtype in FLOATS, dtype == np.int64
+        for op in reduce.STATES:
+            if floating or integer and op in ("sum", "prod", "max", "min"):
+                result = reduce.computed(dtype) if op == "moments" else dtype
+                for layout, kept, reduced, index in (("packs", 1, 1, "int"), ("x", 2, 2, "int"), ("y", 2, 1, "long long")):
+                    yield Text(f"reduce_{op}", dtype.name, layout, reduce.kernel_source(op, layout, kept, reduced, dtype, result, index))
+                yield Text(f"{op}_states", dtype.name, "", reduce.joining_source(op, reduce.STATES[op], dtype, result))
+        for name in softmax.RULES if floating else ():
+            for along_x, width in ((True, 16 // dtype.itemsize), (True, 1), (False, 1)):
+                yield Text(name, dtype.name, f"{along_x} {width}", softmax.along_source(name, along_x, width, dtype, "int"))
+        for target in ("int64", "uint8") if floating else ():
+            for reduction in range(3):
+                yield Text("nll", dtype.name, f"{reduction} {target}",
+                           nll.nll_source("nll", dtype, dtype, np.dtype(target), "int", reduction))
+            yield Text("nll_backward", dtype.name, target, nll.nll_source("nll_backward", dtype, dtype, np.dtype(target), "int"))
+
+
+FAMILIES = [elementwise, scatters, row_wise]
 
 
 def texts(dtypes=DTYPES):

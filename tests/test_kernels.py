@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import autograd_gpu as torch
 from autograd_gpu import expression
-from autograd_gpu.cuda import launch, scatter
+from autograd_gpu.cuda import launch, reduce, scatter, softmax
 from autograd_gpu.cuda.source import kernel_text
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.namespace import REGISTRY
@@ -190,6 +190,13 @@ def test_offsets_past_32_bits_get_64():
     assert launch.index_type(2**31, [2**31], [[1]])[0] == "long long"
     assert launch.index_type(1000, [1000], [[3_000_000]])[0] == "long long"
     assert launch.index_type(1000, [1000], [[-3_000_000]])[0] == "long long"
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: reduce.kernel_source("sum", "packs", 1, 1, d, d, "int"), lambda d: softmax.along_source("softmax", True, 4, d, "int")])
+def test_a_contiguous_row_is_read_16_bytes_at_a_time(compile_all, make):
+    ptx = nvrtc.compiled(make(np.dtype("f4")), nvrtc.MAIN)[1]
+    assert re.search(r"ld\.global(?:\.nc)?\.v4", ptx) and "shfl.sync" in ptx and "atom" not in ptx
 
 
 def test_trace_and_numpy_agree_on_the_functions_they_have():

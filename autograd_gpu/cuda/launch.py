@@ -1,16 +1,14 @@
 """Fused elementwise kernels: a traced body or formula as one RawKernel, made at the first call for its dtypes and layout."""
 from __future__ import annotations
 
-import functools
 import math
-import re
 
 import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
-from autograd_gpu.cuda.source import kernel_text
+from autograd_gpu.cuda.source import filled, kernel_text, sections
 from autograd_gpu.expression import TYPES, Traced, Untraceable, computed_in, is_number, kind_of
 
 _HALF = {np.dtype(np.float16): "__half"} | ({_dtype.bfloat16.dtype: "__nv_bfloat16"} if _dtype.bfloat16 else {})
@@ -64,10 +62,8 @@ class Program(Traced):
             **geometry_words(index, ndim, self.arrays),
             "strided_elements": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
         }
-        common, flat_text, strided_text = _sections()
-        body = flat_text if layout == "flat" else strided_text
-        body = filled(body, words)
-        return headed(common + body)
+        common, flat_text, strided_text = sections("elementwise.cu")
+        return headed(common + filled(flat_text if layout == "flat" else strided_text, words))
 
     def __call__(self, *args):
         if not self.stored:
@@ -115,11 +111,6 @@ def headed(text):
     return "".join(f"#include <{h}>\n" for h in headers) + kernel_text("prelude.cuh") + text
 
 
-def filled(text, words):
-    """A text with what stands for each word between at signs; lines of it are indented as the word was."""
-    return re.sub(r"( *)@(\w+)@", lambda found: found[1] + words[found[2]].replace("\n", "\n" + found[1]), text)
-
-
 def geometry_words(index, ndim, operands):
     """Of a strided kernel: its parameters d0 ... (sizes) and s0_0 ... (strides), and the offsets o0 ... of an element in each operand."""
     dims = range(ndim)
@@ -136,14 +127,6 @@ def index_type(n, sizes, strides):
     return ("int", np.int32) if far + BLOCK * MAX_GRID < _INT32 else ("long long", np.int64)
 
 
-@functools.cache
-def _sections():
-    """The parts of kernels/elementwise.cu: what both layouts share, the flat kernel, the strided one."""
-    whole = kernel_text("elementwise.cu")
-    first, second = [i for i in range(len(whole)) if whole.startswith('extern "C"', i)]
-    return whole[:first], whole[first:second], whole[second:]
-
-
 def walk(shape, arrays):
     """(order, sizes, strides): the axes from slowest to fastest in memory, which the result keeps as NumPy's would, then the sizes and
     per array the strides in elements of as few dimensions as the operands can be walked by in that order.
@@ -153,8 +136,13 @@ def walk(shape, arrays):
         lead = len(shape) - a.ndim
         rows.append([0] * lead + [0 if a.shape[k] == 1 else a.strides[k] // a.itemsize for k in range(a.ndim)])
     order = memory_order(len(shape), rows)
+    return order, *merged(shape, rows, order)
+
+
+def merged(shape, rows, order):
+    """(sizes, strides): as few dimensions as the axes can be walked by in an order. `rows`: per array the stride along each axis."""
     sizes: list[int] = []
-    strides: list[list[int]] = [[] for _ in arrays]
+    strides: list[list[int]] = [[] for _ in rows]
     for k in order:
         n = shape[k]
         if n == 1:
@@ -167,7 +155,7 @@ def walk(shape, arrays):
             sizes.append(n)
             for row, r in zip(strides, rows, strict=True):
                 row.append(r[k])
-    return (order, sizes, strides) if sizes else (order, [1], [[0] for _ in arrays])
+    return (sizes, strides) if sizes else ([1], [[0] for _ in rows])
 
 
 def memory_order(ndim, rows):

@@ -1,4 +1,4 @@
-"""The programs that the registry makes of elementwise bodies and formulas: kernels for CuPy's arrays, blocks for large ones of NumPy."""
+"""What ops are given on CuPy's arrays, kernels traced from elementwise bodies and formulas or written for the op; and NumPy's blocks."""
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -6,10 +6,30 @@ from types import MappingProxyType
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
 from autograd_gpu.blocks import Blocked
+from autograd_gpu.cuda import nll, reduce, softmax
 from autograd_gpu.cuda.launch import Fused, Gradients
 from autograd_gpu.expression import is_number, kind_of
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY, rebind
+
+LAUNCHERS = reduce.LAUNCHERS | softmax.LAUNCHERS | nll.LAUNCHERS
+
+
+def launched(name, plain):
+    """A body on CuPy's arrays: the kernels written for it, or `plain`, CuPy's functions, for arguments that they do not cover."""
+    launcher = LAUNCHERS.get(name)
+    if launcher is None:
+        return plain
+
+    def function(*args, **options):
+        found = launcher(*args, **options)
+        return plain(*args, **options) if found is NotImplemented else found
+    return function
+
+
+def is_launched(formula):
+    """Whether a formula is one call of a body with kernels of its own, which take half precision as it is."""
+    return {"F"} < set(formula.__code__.co_names) <= {"F", *LAUNCHERS}
 
 
 def fused(op, bodies=MappingProxyType({})):

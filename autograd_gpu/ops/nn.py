@@ -74,7 +74,13 @@ def log_softmax(self, dim: int, dtype: DType = None):
     x -= np.log(np.add.reduce(np.exp(x), d, None, None, True))
     return x.astype(self.dtype, copy=False)
 
-log_softmax.vjp(self=lambda grad, result, dim: grad - F.exp(result) * F.sum(grad, dim, True))
+log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, result, dim))
+
+
+@composite(method=False, function=False)
+def log_softmax_backward(grad, result, dim):
+    """The gradient of log_softmax."""
+    return grad - F.exp(result) * F.sum(grad, dim, True)
 
 
 @composite(method=False, function=False)

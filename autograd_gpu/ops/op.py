@@ -26,6 +26,7 @@ from autograd_gpu.blocks import steps
 from autograd_gpu.ops import compile as _compile
 from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
+from autograd_gpu.ops.kernels import launched
 from autograd_gpu.ops.namespace import OPS, REGISTRY, rebind
 
 _ROLES = {"Tensor": TENSOR, "Tensor | None": OPTIONAL, "Optional[Tensor]": OPTIONAL, "Sequence[Tensor]": LIST, "list[Tensor]": LIST,
@@ -194,6 +195,8 @@ class Op:
         if found is None:
             direct = _direct_ufunc(self) if self.is_elementwise else None
             found = getattr(module, direct) if direct else rebind(self.body, module, sp=_device.scientific(module))
+            if module is _device.cupy:
+                found = launched(self.name, found)
             self._bodies[module] = found
         return found
 
@@ -214,7 +217,8 @@ class Composite:
         self.arrays = arrays
 
     def on_arrays(self, module):
-        return self.arrays or rebind(self.body, module)
+        found = self.arrays or rebind(self.body, module)
+        return launched(self.name, found) if module is _device.cupy else found
 
 
 def elementwise(**options):

@@ -13,7 +13,7 @@ from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
-from autograd_gpu.ops.kernels import blocked, fused
+from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.views import refresh, view_outputs
 
@@ -293,8 +293,11 @@ def sum_to(g, shape):
                            f"the input, or one that the input is broadcast to")
     axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
     if axes:
-        g = _device.xp(g).add.reduce(g, axes, keepdims=True)
+        g = np.add.reduce(g, axes, keepdims=True) if _device.xp(g) is np else _sum_on_cuda(g, axes, True)
     return g.reshape(shape)
+
+
+_sum_on_cuda = launched("sum", lambda g, axes, keepdim: _device.cupy.add.reduce(g, axes, keepdims=keepdim))
 
 
 def fit(g, shape, dtype):
@@ -330,7 +333,7 @@ def fit_tensor(g, shape, dtype):
 
 def widen(x):
     """Half precision as float32, of an array or a Tensor; anything else as it is."""
-    if type(x) is Tensor:
+    if isinstance(x, Tensor):
         return OPS.to_copy(x, np.dtype(np.float32)) if x._array.dtype in _HALF else x
     if isinstance(x, (list, tuple)):
         return type(x)([widen(y) for y in x])
@@ -475,7 +478,8 @@ def bindings(op, module, soft=False):
     formulas = {"all": op.vjp_all} if op.vjp_all else op.formulas
     for p, formula in formulas.items():
         for reader, bound in (("raw", rebind(formula, module)), ("tensor", rebind(formula, F=OPS))):
-            names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, widened(bound)
+            alone = module is not np and reader == "raw" and is_launched(formula)
+            names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, bound if alone else widened(bound)
     if module is np:
         names.update(blocked(op, names | dict(body=functools.partial(in_float32, names["body"]))))
     if module is not np:
