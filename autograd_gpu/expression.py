@@ -145,7 +145,7 @@ def cast(x: Symbol, dtype) -> Symbol:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise Untraceable(f"a complex number as {dtype}")
     if dtype.kind == "b":
-        return Symbol("({0} != " + TYPES[x.dtype] + "(0))", (x,), dtype, function=np.copyto)
+        return Symbol(f"({{0}} != {_converted(0, x.dtype)})", (x,), dtype, function=np.copyto)
     return Symbol(_converted("{0}", dtype), (x,), dtype, function=np.copyto)
 
 
