@@ -1,25 +1,25 @@
-// nll_loss and its derivative. input is (samples / inner, classes, inner), target (samples). A target that is no class gives NaN:
-// nothing waits here for its value to raise an error.
+// nll_loss and its derivative. input is (samples / inner, classes, inner), target (samples). A target that is no class gives NaN, and
+// is reported (bounds.cuh).
 
 typedef @target@ Target;
 
 // A sample's loss and weight, 0 where its target is ignored; without input the weight is in the loss's place.
 __device__ inline State loss_of(const Input* x, const Target* target, const Input* weight, Index i, Index classes, Index inner,
-                               long long ignored) {
+                               long long ignored, long long* report, int op, int dim) {
   const long long t = target[i];
   if (t == ignored) return {Acc(0), Acc(0)};
-  if (t < 0 || t >= classes) return {Acc(NAN), Acc(NAN)};
+  if (ag_place(t, classes, false, report, op, dim) < 0) return {Acc(NAN), Acc(NAN)};
   const Acc w = weight ? Acc(Loaded(weight[t])) : Acc(1);
   return {x ? -Acc(Loaded(x[(i / inner * classes + Index(t)) * inner + i % inner])) * w : w, w};
 }
 
 extern "C" __global__ void __launch_bounds__(256) nll(Output* __restrict__ out, const Input* __restrict__ x,
     const Target* __restrict__ target, const Input* __restrict__ weight, Acc* __restrict__ states, Index samples, Index classes,
-    Index inner, long long ignored) {
+    Index inner, long long ignored, long long* report, int op, int dim) {
   constexpr bool each = @each@;              // the losses themselves are wanted
   State s = {Acc(0), Acc(0)};
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < samples; i += Index(gridDim.x) * blockDim.x) {
-    const State one = loss_of(x, target, weight, i, classes, inner, ignored);
+    const State one = loss_of(x, target, weight, i, classes, inner, ignored, report, op, dim);
     if (each) out[i] = Output(one.sum);
     else s.join(one);
   }

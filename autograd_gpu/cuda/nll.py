@@ -9,7 +9,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu.cuda.launch import BLOCK, MAX_GRID, index_type
 from autograd_gpu.cuda.reduce import computed, covered, join, source
-from autograd_gpu.cuda.source import sections
+from autograd_gpu.cuda.source import kernel_text, sections
 from autograd_gpu.expression import TYPES
 
 _NONE, _MEAN, _SUM = 0, 1, 2                 # reductions, as ops/loss.py numbers them
@@ -19,8 +19,8 @@ _BLOCKS = 512                                # of which each leaves a state, whe
 def nll_source(name, given, result, target, index, reduction=_SUM):
     """The text of nll or nll_backward, for dtypes of the input, the result and the target."""
     common, *kernels = sections("nll.cu")
-    return source(common + kernels[name == "nll_backward"], given, result, _state(reduction), index, target=TYPES[target],
-                  each="true" if reduction == _NONE else "false")
+    return source(kernel_text("bounds.cuh") + common + kernels[name == "nll_backward"], given, result, _state(reduction), index,
+                  target=TYPES[target], each="true" if reduction == _NONE else "false")
 
 
 def _state(reduction):
@@ -52,8 +52,10 @@ def _loss(x, given, result, target, weight, shape, reduction, ignore_index):
     grid = _grid(target.size, MAX_GRID) if each else _grid(max(target.size // 4, 1), _BLOCKS)
     number = computed(result).type
     states = xp.empty((2 * grid[0],), number) if not each and grid[0] > 1 else None
+    address, op = _device.reporter("nll_loss")
     _kernel("nll", given, result, target.dtype, index, reduction)(grid, (BLOCK,), (
-        out, x, target, weight, states, *[kind(n) for n in (target.size, *_sizes(shape))], np.int64(ignore_index)))
+        out, x, target, weight, states, *[kind(n) for n in (target.size, *_sizes(shape))], np.int64(ignore_index), address, op,
+        np.int32(len(shape) > 1)))
     if states is not None:
         join("nll", _state(reduction), given, out, states, 1, grid[0], (number(0), number(0)))
     return out

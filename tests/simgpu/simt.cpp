@@ -379,7 +379,7 @@ extern "C" int simt_launch(SimtLaunch* l) {
   }
   launch = l;
   threads = size;
-  std::vector<char> shared(l->shared_bytes + 16);
+  std::vector<char> shared(l->shared_bytes + 16 + (1 << 16));           // behind it nobody's memory, so that what runs over is seen
   dynamic_shared = (char*)(((uintptr_t)shared.data() + 15) & ~(uintptr_t)15);
   prepare();
   running = &looping;
