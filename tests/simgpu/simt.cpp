@@ -63,6 +63,7 @@ Fiber* running;
 jmp_buf scheduler, given_up;
 int threads;
 char* dynamic_shared;
+constexpr size_t BEHIND = 1 << 16;           // nobody's memory lies behind shared memory, so that what runs over is seen
 std::string failure;
 uint32_t epoch;                              // barriers that this block has passed
 int64_t block_number;
@@ -188,6 +189,8 @@ void access(char* p, int size, bool write, bool atomic, void* instruction, bool 
   if (!may_be_unaligned && (uintptr_t)p % size) fail("misaligned " + std::to_string(size) + "-byte access");
   if ((p >= launch->data_end && p < launch->bss_end) || (p >= dynamic_shared && p < dynamic_shared + launch->shared_bytes))
     return on_shared(p, size, write, atomic);
+  if (p >= dynamic_shared && p < dynamic_shared + launch->shared_bytes + BEHIND)
+    fail("access past the end of " + std::to_string(launch->shared_bytes) + " bytes of shared memory");
   if (p >= launch->image && p < launch->data_end && !write) return;    // tables of constants
   auto next = regions.upper_bound(p);
   if (next == regions.begin()) fail("access outside any device allocation");
@@ -379,7 +382,7 @@ extern "C" int simt_launch(SimtLaunch* l) {
   }
   launch = l;
   threads = size;
-  std::vector<char> shared(l->shared_bytes + 16 + (1 << 16));           // behind it nobody's memory, so that what runs over is seen
+  std::vector<char> shared(l->shared_bytes + 16 + BEHIND);
   dynamic_shared = (char*)(((uintptr_t)shared.data() + 15) & ~(uintptr_t)15);
   prepare();
   running = &looping;
