@@ -7,6 +7,7 @@ import pytest
 import autograd_gpu as torch
 
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-9, "complex128": 1e-9}
+needs_bfloat16 = pytest.mark.skipif(not hasattr(torch, "bfloat16"), reason="ml_dtypes is not installed")
 
 
 @pytest.fixture(params=["cpu", "cuda:0", "cuda:1"])

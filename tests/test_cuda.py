@@ -15,6 +15,7 @@ import autograd_gpu as torch
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import elementwise
+from tests.conftest import needs_bfloat16
 from tests.cuda_programs import PROGRAMS, TOLERANCE, VALUES, derivatives, operands
 from tests.simgpu import runtime as simulated
 from tests.test_ops import ARGUMENTS, ELEMENTWISE, IN_PLACE, call, operands_for
@@ -187,7 +188,7 @@ def test_a_contiguous_view_that_does_not_start_at_a_multiple_of_16_bytes():
         equal(y.cuda()[1:] * y.cuda()[:-1], y[1:] * y[:-1], dtype)
 
 
-@pytest.mark.skipif(torch.bfloat16 is None, reason="needs ml_dtypes")
+@needs_bfloat16
 @pytest.mark.parametrize("f", [
     lambda x: x * x, lambda x: x * 0.1, lambda x: x.exp(), lambda x: torch.nn.functional.gelu(x), lambda x: x > 1, lambda x: x / 3 + x,
     lambda x: torch.where(x > 1, x, 0.3), lambda x: x.t() + x[:, :1].t(), torch.sigmoid])

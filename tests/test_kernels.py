@@ -18,10 +18,12 @@ from autograd_gpu.cuda.source import kernel_text
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.namespace import REGISTRY
 from tests import make_kernel_table, nvrtc
+from tests.conftest import needs_bfloat16
 from tests.kernel_texts import FAR, FLAT, FLOATS, STRIDED, Text, programs, texts
 
 
-@pytest.mark.parametrize("dtype, least", [("float32", 320), ("float64", 320), ("float16", 320), ("bfloat16", 320), ("complex64", 180),
+@pytest.mark.parametrize("dtype, least", [("float32", 320), ("float64", 320), ("float16", 320), ("complex64", 180),
+                                          pytest.param("bfloat16", 320, marks=needs_bfloat16),
                                           ("int64", 280), ("bool", 240)])
 def test_what_can_be_traced_is(dtype, least):
     traced, refused = 0, {}
@@ -115,7 +117,7 @@ def test_there_is_a_program_for_each_set_of_gradients():
     assert both.name == "div_backward_self_other" and one.name == "div_backward_self"
 
 
-@pytest.mark.skipif(torch.bfloat16 is None, reason="needs ml_dtypes")
+@needs_bfloat16
 def test_bfloat16_is_stored_as_such_and_computed_in_float():
     text = torch.cuda.kernel_source("mul", torch.bfloat16)
     assert text.startswith("#include <cuda_bf16.h>") and "const float v0 = (x0 * x1);" in text and "r0.at[k] = (__nv_bfloat16)(v0);" in text

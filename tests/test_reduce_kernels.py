@@ -18,9 +18,9 @@ cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
 
 F = torch.nn.functional
-FLOATS = [torch.float32, torch.float64, torch.float16, *([torch.bfloat16] if torch.bfloat16 else [])]
+FLOATS = [torch.float32, torch.float64, torch.float16, *([torch.bfloat16] if hasattr(torch, "bfloat16") else [])]
 INTEGERS = [torch.int64, torch.int32, torch.uint8, torch.bool]
-TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-9, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}     # as in test_cuda.py: 2 units
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-9, torch.float16: 2e-3} | dict.fromkeys(FLOATS[3:], 1.6e-2)      # 2 units
 inf, nan = math.inf, math.nan
 
 
