@@ -270,15 +270,7 @@ def _drain(task, roots):
             following = None
             arity = node.arity
             if arity == 1:
-                n, g = node.n0, results
-                if plain and n is not None and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 \
-                        and n not in buffers:
-                    rare = n._rare
-                    if rare is None and not (seqs and -seqs[0] > n.seq):
-                        node, grad = n, g                        # a chain
-                        continue
-                    rare = node._rare
-                nr = node.i0
+                n, nr, g = node.n0, node.i0, results
             elif arity == 2:
                 g, h = results
                 n, other = node.n0, node.n1
@@ -302,8 +294,7 @@ def _drain(task, roots):
                     put_off(other)
                 n = None
             if n is not None:                                    # one edge
-                if plain and n is not None and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 \
-                        and n not in buffers:
+                if plain and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 and n not in buffers:
                     rare = n._rare
                     if rare is None and not (seqs and -seqs[0] > n.seq):
                         node, grad = n, g                        # a chain
