@@ -21,13 +21,26 @@ class Version:
 
 
 class View:
-    """How a view was made: `steps`, each (body, arguments), lead from the base's array to the view's.
+    """How a view was made: by `step`, (op, arguments), from the view described by `before`, a View or the steps to it from the base.
 
-    `seen` is the version at which the view's grad_fn was last right: in-place writes through the base or another view
-    change the history of them all.
+    So a view of a view costs the same however long their chain; at every LINKS-th the steps are written out, as CPython frees
+    a chain by recursion. `seen` is the version at which the view's grad_fn was last right: in-place writes through the base or
+    another view change the history of them all.
     """
 
-    __slots__ = ("base", "steps", "seen")
+    __slots__ = ("base", "before", "step", "links", "seen")
+
+    @property
+    def steps(self):
+        """What leads from the base's array to the view's, in order."""
+        found, view = [], self
+        while type(view) is View:
+            found.append(view.step)
+            view = view.before
+        return (*view, *reversed(found))
+
+
+LINKS = 500
 
 
 class Tensor:

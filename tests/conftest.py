@@ -1,5 +1,6 @@
 """Devices to test on, PyTorch as an oracle where it is installed, and the one table of tolerances."""
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -55,3 +56,19 @@ def _defaults():
     if real is not None:
         real.set_default_dtype(real.float32)
         real.set_printoptions(profile="default")
+
+
+@pytest.fixture
+def in_small_stack():
+    """in_small_stack(f): what f returns in a thread with a stack of 512 KB, where deep recursion would end the process."""
+    def run(f):
+        found = []
+        old = threading.stack_size(512 * 1024)
+        try:
+            thread = threading.Thread(target=lambda: found.append(f()))
+            thread.start()
+            thread.join()
+        finally:
+            threading.stack_size(old)
+        return found[0]
+    return run

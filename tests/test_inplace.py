@@ -246,3 +246,17 @@ def test_prehooks_see_only_differentiable_results():
     v.grad_fn.register_prehook(lambda grads: (grads[0] * 2,))
     v.sum().backward()
     assert x.grad.sum().item() == 4.0
+
+
+def test_views_of_views_without_end(in_small_stack):
+    def run():
+        x = torch.ones(4, requires_grad=True)
+        base = x * 1
+        v = base
+        for i in range(20001):               # 40 times as many as are linked; odd, so that the last one is a matrix
+            v = v.view(2, 2) if i % 2 == 0 else v.view(4)
+        assert len(v._view.steps) == 20001 and v._view.base is base
+        v[0].mul_(3)
+        base.sum().backward()
+        return x.grad.tolist()
+    assert in_small_stack(run) == [3.0, 3.0, 1.0, 1.0]

@@ -345,10 +345,13 @@ def _wrap_outputs(text, op):
             text("v = input._counter")
             text("out._counter = version(input) if v is None else v")
             text("view = new(View)")
-            with text.block("if input._view is None:"):
-                text(f"view.base = input; view.steps = ((op, ({_step_arguments(op)})),)")
+            text(f"view.step = (op, ({_step_arguments(op)}))")
+            text("parent = input._view")
+            with text.block("if parent is None:"):
+                text("view.base = input; view.before = (); view.links = 0")
             with text.block("else:"):
-                text(f"parent = input._view; view.base = parent.base; view.steps = (*parent.steps, (op, ({_step_arguments(op)})))")
+                text("view.base = parent.base; view.links = links = parent.links + 1")
+                text("view.before = parent if links % LINKS else parent.steps")
             text("view.seen = out._counter.count")
             text("out._view = view")
         else:

@@ -7,7 +7,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import CudaTensor, Tensor, Version, View, version, wrap
+from autograd_gpu.base import LINKS, CudaTensor, Tensor, Version, View, version, wrap
 from autograd_gpu.blocks import LARGE
 from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
@@ -459,8 +459,9 @@ _COMMON = {
         all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
         with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
 } | dict(
-    LARGE=LARGE, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd, new=object.__new__,
-    asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
+    LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
+    new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME,
+    NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 

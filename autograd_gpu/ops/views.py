@@ -259,6 +259,6 @@ def view_outputs(t, outs, op, arguments):
     for i, out in enumerate(outs):
         out._counter = counter
         out._view = view = View()
-        view.base = t if parent is None else parent.base
-        view.steps = (*(() if parent is None else parent.steps), (op, arguments, i))
+        view.step = op, arguments, i
+        view.base, view.before, view.links = (t, (), 0) if parent is None else (parent.base, parent.steps, 0)
         view.seen = counter.count
