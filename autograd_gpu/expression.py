@@ -164,7 +164,10 @@ _OTHER = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan
           "arctanh": "atanh"}
 _OF_INTEGERS = {"fmax": "ag_max({0}, {1})", "fmin": "ag_min({0}, {1})", "fmod": "ag_fmod({0}, {1})", "isnan": "false", "isinf": "false",
                 "isfinite": "true"}
-_OF_COMPLEX = {"absolute": "abs({0})", "conjugate": "conj({0})", "power": "ag_complex_pow({0}, {1})", "reciprocal": _TEXT["reciprocal"],
+_TRUE = "(real({%d}) != 0 || imag({%d}) != 0)"
+_OF_COMPLEX = {"logical_not": f"!{_TRUE % (0, 0)}", "logical_and": f"({_TRUE % (0, 0)} && {_TRUE % (1, 1)})",
+               "logical_or": f"({_TRUE % (0, 0)} || {_TRUE % (1, 1)})", "logical_xor": f"({_TRUE % (0, 0)} != {_TRUE % (1, 1)})",
+               "absolute": "abs({0})", "conjugate": "conj({0})", "power": "ag_complex_pow({0}, {1})", "reciprocal": _TEXT["reciprocal"],
                "negative": "-{0}", "positive": "{0}", "square": "({0} * {0})", "isnan": "(isnan(real({0})) || isnan(imag({0})))",
                "isinf": "(isinf(real({0})) || isinf(imag({0})))", "isfinite": "(isfinite(real({0})) && isfinite(imag({0})))"} | {
     n: f"({{0}} {_INFIX[n]} {{1}})" for n in ("add", "subtract", "multiply", "true_divide", "divide", "equal", "not_equal")} | {

@@ -383,7 +383,7 @@ GEMM(D, double)
 GEMM(C, std::complex<float>)
 GEMM(Z, std::complex<double>)
 
-enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_HALF };               // hipDataType, the real ones
+enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_HALF, TYPE_COMPLEX = 4, TYPE_COMPLEX_DOUBLE };     // hipDataType
 API int hipblasGemmEx(Blas* h, int ta, int tb, int m, int n, int k, const void* al, const void* a, int da, int lda, const void* b, int db,
                       int ldb, const void* be, void* c, int dc, int ldc, int, int) {
   if (da == dc && db == dc) {
@@ -391,6 +391,12 @@ API int hipblasGemmEx(Blas* h, int ta, int tb, int m, int n, int k, const void* 
       return gemm<float, float>(h, ta, tb, m, n, k, (float*)al, (float*)a, lda, (float*)b, ldb, (float*)be, (float*)c, ldc);
     if (dc == TYPE_DOUBLE)
       return gemm<double, double>(h, ta, tb, m, n, k, (double*)al, (double*)a, lda, (double*)b, ldb, (double*)be, (double*)c, ldc);
+    if (dc == TYPE_COMPLEX)
+      return hipblasCgemm(h, ta, tb, m, n, k, (std::complex<float>*)al, (std::complex<float>*)a, lda, (std::complex<float>*)b, ldb,
+                          (std::complex<float>*)be, (std::complex<float>*)c, ldc);
+    if (dc == TYPE_COMPLEX_DOUBLE)
+      return hipblasZgemm(h, ta, tb, m, n, k, (std::complex<double>*)al, (std::complex<double>*)a, lda, (std::complex<double>*)b, ldb,
+                          (std::complex<double>*)be, (std::complex<double>*)c, ldc);
     if (dc == TYPE_HALF)                     // summed in float, as CuPy asks for
       return gemm<_Float16, float>(h, ta, tb, m, n, k, (float*)al, (_Float16*)a, lda, (_Float16*)b, ldb, (float*)be, (_Float16*)c, ldc);
   }
@@ -400,7 +406,7 @@ API int hipblasGemmEx(Blas* h, int ta, int tb, int m, int n, int k, const void* 
 API int hipblasGemmStridedBatchedEx(Blas* h, int ta, int tb, int m, int n, int k, const void* al, const void* a, int da, int lda, long sa,
                                     const void* b, int db, int ldb, long sb, const void* be, void* c, int dc, int ldc, long sc, int count,
                                     int compute, int algorithm) {
-  const int width = da == TYPE_DOUBLE ? 8 : da == TYPE_HALF ? 2 : 4;
+  const int width = da == TYPE_COMPLEX_DOUBLE ? 16 : da == TYPE_DOUBLE || da == TYPE_COMPLEX ? 8 : da == TYPE_HALF ? 2 : 4;
   for (int i = 0; i < count; ++i)
     if (int e = hipblasGemmEx(h, ta, tb, m, n, k, al, (char*)a + i * sa * width, da, lda, (char*)b + i * sb * width, db, ldb, be,
                               (char*)c + i * sc * width, dc, ldc, compute, algorithm)) return e;

@@ -25,7 +25,7 @@ from tests.simgpu.kernels import HERE, KernelError
 
 DEVICES = 2
 _COUNTS = ("operations", "host_waits", "allocations", "compilations", "bytes_moved")
-_CUPYS_OWN = ("_tensordot_core_int_kernel",)  # CuPy passes Python integers for int; their first four bytes do
+_CUPYS_OWN = ("_tensordot_core_int",)        # CuPy passes Python integers for int; their first four bytes do
 _kept = []                                   # what C holds pointers to
 
 
