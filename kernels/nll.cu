@@ -13,7 +13,7 @@ __device__ inline State loss_of(const Input* x, const Target* target, const Inpu
   return {x ? -Acc(Loaded(x[(i / inner * classes + Index(t)) * inner + i % inner])) * w : w, w};
 }
 
-extern "C" __global__ void __launch_bounds__(256) nll(Output* __restrict__ out, const Input* __restrict__ x,
+extern "C" __global__ void nll(Output* __restrict__ out, const Input* __restrict__ x,
     const Target* __restrict__ target, const Input* __restrict__ weight, Acc* __restrict__ states, Index samples, Index classes,
     Index inner, long long ignored, long long* report, int op, int dim) {
   constexpr bool each = @each@;              // the losses themselves are wanted
@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) nll(Output* __restrict__ out, 
 }
 
 // `each`: a gradient per sample, else one for all; divided by the sum of the weights where there is one.
-extern "C" __global__ void __launch_bounds__(256) nll_backward(Input* __restrict__ out, const Input* __restrict__ grad,
+extern "C" __global__ void nll_backward(Input* __restrict__ out, const Input* __restrict__ grad,
     const Target* __restrict__ target, const Input* __restrict__ weight, const Acc* __restrict__ total, Index elements, Index classes,
     Index inner, long long ignored, bool each) {
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += Index(gridDim.x) * blockDim.x) {

@@ -149,7 +149,7 @@ template <class S> __device__ inline S gathered_packs(const Input* x, Index leng
 
 // The elements of a result are shared by threads along x where they lie closer than the results do, else along y; and by gridDim.y
 // blocks, which leave states to be joined by the second kernel.
-extern "C" __global__ void __launch_bounds__(256) reduce_@name@(Output* __restrict__ out, const Input* __restrict__ x, Acc* __restrict__ states,
+extern "C" __global__ void reduce_@name@(Output* __restrict__ out, const Input* __restrict__ x, Acc* __restrict__ states,
     @geometry@ Index results, Index n, Index part, Acc none, Acc divisor) {
   constexpr bool along_x = @along_x@;
   const Index row = Index(blockIdx.x) * (along_x ? blockDim.y : blockDim.x) + (along_x ? threadIdx.y : threadIdx.x);
@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce_@name@(Output* __restri
   else reinterpret_cast<State*>(states)[row * gridDim.y + blockIdx.y] = s;
 }
 
-extern "C" __global__ void __launch_bounds__(256) @name@_states(Output* __restrict__ out, const Acc* __restrict__ states, Index results,
+extern "C" __global__ void @name@_states(Output* __restrict__ out, const Acc* __restrict__ states, Index results,
     Index parts, Acc none, Acc divisor) {
   const Index row = Index(blockIdx.x) * blockDim.y + threadIdx.y;
   State s = {none};

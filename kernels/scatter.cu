@@ -20,7 +20,7 @@ template <class T, class V> __device__ inline void ag_multiply(T* p, V v) {
 }
 
 // Operand 0 is the target, which stands still along the index arrays' dimensions, 1 the values, then come the index arrays.
-extern "C" __global__ void __launch_bounds__(256) scatter_@operation@(@target@* target, const @value@* __restrict__ values, @indices@
+extern "C" __global__ void scatter_@operation@(@target@* target, const @value@* __restrict__ values, @indices@
                                                                       long long* report, int op, bool wraps, @geometry@ long long n) {
   typedef @index@ Index;
   const Index step = (Index)gridDim.x * blockDim.x;

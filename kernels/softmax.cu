@@ -24,7 +24,7 @@ struct LogSoftmaxBackward {
 };
 
 // Rows of n elements that are `inner` apart. Where that is 1, threads lie along x and take `width` elements at a time, else along y.
-extern "C" __global__ void __launch_bounds__(256) @name@(Output* __restrict__ out, const Input* __restrict__ x,
+extern "C" __global__ void @name@(Output* __restrict__ out, const Input* __restrict__ x,
     const Input* __restrict__ grad, Index rows, Index n, Index inner, Acc none) {
   typedef @rule@ Rule;
   constexpr bool along_x = @along_x@;

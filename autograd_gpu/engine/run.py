@@ -391,8 +391,10 @@ def _arrive_at_leaf(task, node, g, shared):
         accumulate(variable, g, shared)
         if leaf_hooks is not None:
             for hook in tuple(leaf_hooks.post_accumulate.values()):
-                if hook(variable) is not None:
-                    raise TypeError("post accumulate grad hooks should return None, got a value")
+                result = hook(variable)
+                if result is not None:
+                    raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
+                        f"post accumulate grad hooks should return None, got {type(result).__name__}")
     if rare is not None and rare.posthooks:
         _hooks.run_posthooks(node, (), g, task.create_graph)
 
