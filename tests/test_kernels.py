@@ -275,7 +275,9 @@ def test_texts_with_a_header_of_their_own_go_together():
 
 
 def test_narrow_accesses_and_spills_are_found(compile_all):
-    packs = GOOD.replace("alignas(sizeof(T) * N)", "")
+    prelude = kernel_text("prelude.cuh")
+    head, own = GOOD.split(prelude)
+    packs = f"{head}{prelude}template <class T, int N> struct Loose {{ T at[N]; }};\n" + own.replace("Pack<", "Loose<")
     crowded = GOOD.replace('extern "C" __global__ void', 'extern "C" __global__ void __launch_bounds__(1024, 2)').replace(
         "v0 = (x0 * x1)", "v0 = (tgammaf(x0) * erfinvf(x1) * (float)tgamma((double)x0) * (float)erfinv((double)x1))")
     found = compile_all([Text("packs", "float32", "flat", packs), Text("crowded", "float32", "flat", crowded),
