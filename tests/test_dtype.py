@@ -97,3 +97,11 @@ def test_a_dtype_that_is_not_there_is_named():
         torch.from_numpy(np.zeros(2, np.longdouble))
     with pytest.raises(TypeError, match="None"):
         to_numpy(None)
+
+
+@pytest.mark.parametrize("f", [lambda b: -b, lambda b: b - b, lambda b: 1 - b, lambda b: b - 1,
+                               lambda b: b.clone().sub_(b), lambda b: b.neg()])
+def test_bools_are_neither_negated_nor_subtracted_and_the_remedy_is_told(f):
+    with pytest.raises(RuntimeError, match="~") as caught:
+        f(torch.tensor([True, False]))
+    assert type(caught.value) is RuntimeError

@@ -95,7 +95,8 @@ sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(gr
 @elementwise(node="RsubBackward1", inplace=False, method=False, divert={NOT_NUMBER.format("other"): "rsub_tensors"})
 def rsub(self, other: Number, *, alpha: Number = 1):
     """other - alpha * self. Raises RuntimeError for bool. Reference: torch.rsub."""
-    refuse("rsub", self, "b")
+    if self.dtype.kind == "b":
+        raise RuntimeError("rsub: Subtraction with a bool is not supported: use ~ to invert a mask, or convert it with .to()")
     self = beside(self, other)
     return np.subtract(held(other, self), self if alpha == 1 else held(alpha, self) * self)
 

@@ -88,7 +88,8 @@ def _pair(op, x, y):
 
 
 _SUBTRACTIONS = frozenset(("sub", "sub_scaled", "rsub_tensors"))
-_NO_BOOL = "sub: Subtraction with a bool is not supported: use ^ (logical_xor) for two bools, or convert them with .to()"
+_NO_BOOL = "sub: Subtraction with a bool is not supported: use ^ (logical_xor) for two bools, ~ to invert a mask, or convert with .to()"
+_NO_NEGATION = "neg: Negation, -, of a bool is not supported: use ~ (logical_not) to invert a mask, or convert it with .to()"
 _ORDERS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -212,6 +213,8 @@ def recover(op, error, body, arguments, options):
     if isinstance(error, RuntimeError) and str(error).startswith("cannot enter context"):
         return run_apart(body, *arguments, **options)
     arrays = [a for a in arguments if _device.is_array(a)]
+    if isinstance(error, TypeError) and (op.name in _SUBTRACTIONS or op.name == "neg") and all([a.dtype.kind == "b" for a in arrays]):
+        raise RuntimeError(_NO_NEGATION if op.name == "neg" else _NO_BOOL) from None
     if isinstance(error, TypeError) and ("ufunc" in str(error) or "not supported" in str(error)):
         raise NotImplementedError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
                            f"convert the operands first, with .to(dtype)") from None
