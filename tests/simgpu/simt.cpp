@@ -189,8 +189,8 @@ void access(char* p, int size, bool write, bool atomic, void* instruction, bool 
   if (!may_be_unaligned && (uintptr_t)p % size) fail("misaligned " + std::to_string(size) + "-byte access");
   if ((p >= launch->data_end && p < launch->bss_end) || (p >= dynamic_shared && p < dynamic_shared + launch->shared_bytes))
     return on_shared(p, size, write, atomic);
-  if (p >= dynamic_shared && p < dynamic_shared + launch->shared_bytes + BEHIND)
-    fail("access past the end of " + std::to_string(launch->shared_bytes) + " bytes of shared memory");
+  if (launch->shared_bytes && p >= dynamic_shared && p < dynamic_shared + launch->shared_bytes + BEHIND)
+    fail("access outside any device allocation, past the end of " + std::to_string(launch->shared_bytes) + " bytes of shared memory");
   if (p >= launch->image && p < launch->data_end && !write) return;    // tables of constants
   auto next = regions.upper_bound(p);
   if (next == regions.begin()) fail("access outside any device allocation");
@@ -382,7 +382,7 @@ extern "C" int simt_launch(SimtLaunch* l) {
   }
   launch = l;
   threads = size;
-  std::vector<char> shared(l->shared_bytes + 16 + BEHIND);
+  std::vector<char> shared(l->shared_bytes ? l->shared_bytes + 16 + BEHIND : 16);
   dynamic_shared = (char*)(((uintptr_t)shared.data() + 15) & ~(uintptr_t)15);
   prepare();
   running = &looping;
