@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from autograd_gpu.expression import Symbol, Traced, Untraceable, kind_of
+from autograd_gpu.expression import NO_EXPRESSION, Symbol, Traced, Untraceable, kind_of
 
 LARGE = 1 << 18                              # elements from which on the program wins; measured
 BLOCK = 1 << 15                              # elements of a block
@@ -178,5 +178,5 @@ class Blocked:
     def _program(self, kinds, keywords):
         try:
             return Program(self.traced, kinds, keywords)
-        except (Untraceable, ArithmeticError, KeyError, TypeError, AttributeError, ValueError, RuntimeError):
+        except NO_EXPRESSION:
             return None

@@ -19,6 +19,10 @@ class Untraceable(Exception):
     """What was run on Symbols is not an expression of elements."""
 
 
+NO_EXPRESSION = (Untraceable, ArithmeticError, KeyError, TypeError, AttributeError, ValueError, RuntimeError)
+"""What a body or formula may raise on Symbols: it expected arrays."""
+
+
 TYPES: dict[np.dtype, str] = {np.dtype(k): v for k, v in {
     np.bool_: "bool", np.uint8: "unsigned char", np.uint16: "unsigned short", np.uint32: "unsigned int", np.uint64: "unsigned long long",
     np.int8: "signed char", np.int16: "short", np.int32: "int", np.int64: "long long", np.float32: "float", np.float64: "double",

@@ -9,7 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
 from autograd_gpu.cuda.source import filled, kernel_text, sections
-from autograd_gpu.expression import TYPES, Traced, Untraceable, computed_in, is_number, kind_of
+from autograd_gpu.expression import NO_EXPRESSION, TYPES, Traced, computed_in, is_number, kind_of
 
 _HALF = {np.dtype(np.float16): "__half"} | ({_dtype.bfloat16.dtype: "__nv_bfloat16"} if _dtype.bfloat16 else {})
 STORED = {**TYPES, **_HALF}
@@ -217,7 +217,7 @@ class Fused:
             return None
         try:
             return Program(self.name, self.traced, kinds, keywords)
-        except (Untraceable, ArithmeticError, KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        except NO_EXPRESSION as error:
             self.reasons[kinds] = f"{type(error).__name__}: {error}"
             return None
 

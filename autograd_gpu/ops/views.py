@@ -10,7 +10,7 @@ import contextlib
 import weakref
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, View, version, wrap
+from autograd_gpu.base import LINKS, Tensor, View, version, wrap
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed
@@ -260,5 +260,9 @@ def view_outputs(t, outs, op, arguments):
         out._counter = counter
         out._view = view = View()
         view.step = op, arguments, i
-        view.base, view.before, view.links = (t, (), 0) if parent is None else (parent.base, parent.steps, 0)
+        if parent is None:
+            view.base, view.before, view.links = t, (), 0
+        else:
+            view.base, view.links = parent.base, parent.links + 1
+            view.before = parent if view.links % LINKS else parent.steps
         view.seen = counter.count
