@@ -16,7 +16,7 @@ import numpy as np
 
 import autograd_gpu as torch
 from autograd_gpu.devices import cupy as cp
-from tests.cuda_programs import PROGRAMS, TOLERANCE, derivatives, operands
+from tests.cuda.programs import PROGRAMS, TOLERANCE, derivatives, operands
 
 ROOT = Path(__file__).parent.parent
 F = torch.nn.functional

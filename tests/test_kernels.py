@@ -1,6 +1,6 @@
 """The kernels' text: what is traced, what it says, and, where NVRTC is installed, that it compiles for a real GPU.
 
-That the text computes the right numbers is tested on the simulated runtime and on a GPU, by tests/test_cuda.py.
+That the text computes the right numbers is tested on the simulated runtime and on a GPU, by tests/cuda.
 """
 import re
 from collections import Counter

@@ -1,7 +1,7 @@
 """Simulated CUDA devices for the tests: the real CuPy, on a HIP runtime written here that runs kernels on the CPU and checks them.
 
-    python -m pytest -p tests.simgpu.plugin tests/simgpu tests/test_cuda.py     tests, with any fault found failing its test
-    python -m tests.simgpu SCRIPT ARGUMENT...                                   any program, and the Python processes it starts
+    python -m pytest -p tests.simgpu.plugin tests/simgpu tests/cuda        tests, with any fault found failing its test
+    python -m tests.simgpu SCRIPT ARGUMENT...                                any program, and the Python processes it starts
 
 Needed: Linux on x86_64, g++ 12 or later, the packages cupy-rocm-7-0 and cuda-pathfinder (instead of a CuPy for CUDA: the two cannot
 be in one environment). CuPy's wheel for ROCm is the one that can be run this way, as it links to its runtime dynamically; above

@@ -6,7 +6,7 @@ import numpy as np
 
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
-from tests.cuda_programs import PROGRAMS
+from tests.cuda.programs import PROGRAMS
 from tests.simgpu import runtime
 from tests.test_ops import ELEMENTWISE, call, operands_for
 
@@ -78,7 +78,7 @@ def main():
     print("| op | forward: operations | bytes / least | backward: operations | bytes / least |\n|---|---|---|---|---|")
     for row in rows:
         print("| " + " | ".join(map(number, row)) + " |")
-    print("\n## Other ops\n\nThe programs of `tests/cuda_programs.py`: operations forward and backward.\n")
+    print("\n## Other ops\n\nThe programs of `tests/cuda/programs.py`: operations forward and backward.\n")
     print("| program | forward | backward |\n|---|---|---|")
     for name in PROGRAMS:
         print("| " + " | ".join(map(number, program_row(name))) + " |")

@@ -4,7 +4,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
-from tests.cuda_programs import PROGRAMS, VALUES
+from tests.cuda.programs import PROGRAMS, VALUES
 from tests.simgpu import runtime
 from tests.test_ops import ELEMENTWISE, call, operands_for
 

@@ -1,20 +1,13 @@
-"""Scatter-add on CUDA in every dtype, and integer indices that are out of range there.
-
-Runs on a GPU, or on simulated devices: python -m pytest -p tests.simgpu.plugin tests/test_scatter_kernels.py
-"""
+"""Scatter-add on CUDA in every dtype, and integer indices that are out of range there."""
 import numpy as np
 import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.cuda import scatter
+from tests.cuda.common import cp, gpu, two_devices
 from tests.simgpu import kernels, runtime
 
-_reason = torch.cuda.why_not_available()
-if _reason:
-    pytest.skip(f"no CUDA device: {_reason}; for simulated ones run with -p tests.simgpu.plugin", allow_module_level=True)
-cp = pytest.importorskip("cupy")
-pytestmark = pytest.mark.gpu
-two_devices = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+pytestmark = gpu
 F = torch.nn.functional
 ALL = slice(None)
 BFLOAT16 = ["bfloat16"] if hasattr(torch, "bfloat16") else []

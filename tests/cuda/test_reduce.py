@@ -1,7 +1,4 @@
-"""Kernels for reductions, softmax and the losses of classes: every op, dtype and layout gives what it gives on the CPU.
-
-Runs on a GPU, or on simulated devices: python -m pytest -p tests.simgpu.plugin tests/test_reduce_kernels.py
-"""
+"""Kernels for reductions, softmax and the losses of classes: every op, dtype and layout gives what it gives on the CPU."""
 import math
 
 import numpy as np
@@ -10,12 +7,9 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu.cuda import reduce
 from autograd_gpu.ops import kernels
+from tests.cuda.common import gpu
 
-_reason = torch.cuda.why_not_available()
-if _reason:
-    pytest.skip(f"no CUDA device: {_reason}; for simulated ones run with -p tests.simgpu.plugin", allow_module_level=True)
-cp = pytest.importorskip("cupy")
-pytestmark = pytest.mark.gpu
+pytestmark = gpu
 
 F = torch.nn.functional
 FLOATS = [torch.float32, torch.float64, torch.float16, *([torch.bfloat16] if hasattr(torch, "bfloat16") else [])]

@@ -1,4 +1,4 @@
-"""Programs over floating tensors, one or more for each op that is no elementwise one; test_cuda.py and bench run each on two devices.
+"""Programs over floating tensors, one or more for each op that is no elementwise one; test_ops.py and bench run each on two devices.
 
 `PROGRAMS[name]` is (function, shapes of its operands). `VALUES` are programs without a derivative.
 """
