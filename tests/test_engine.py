@@ -12,23 +12,23 @@ from autograd_gpu.engine.run import GraphTask, ReadyQueue, count_dependencies, r
 class Toy(Node):
     """Multiplies its gradient by `factor` for each edge and notes that it ran."""
 
-    __slots__ = ("edge_list", "label", "factor", "log", "released")
-    arity = 3
-    title = "Toy"
+    __slots__ = ("_edge_list", "label", "factor", "log", "released")
+    _arity = 3
+    _title = "Toy"
 
-    def apply(self, grad, keep):
+    def _apply(self, grad, keep):
         self.log.append(self.label)
         if not keep:
-            self.release()
-        return tuple(None if grad is None else grad * self.factor for _ in self.edge_list)
+            self._release()
+        return tuple(None if grad is None else grad * self.factor for _ in self._edge_list)
 
-    def release(self):
+    def _release(self):
         self.released = True
 
 
 def toy(label, log, *inputs, factor=1.0, device=None):
     node = new_node(Toy)
-    node.edge_list = tuple((n, 0) for n in inputs)
+    node._edge_list = tuple((n, 0) for n in inputs)
     node.label, node.factor, node.log, node.released = label, factor, log, False
     if device is not None:
         rare_of(node).device = device
@@ -111,12 +111,12 @@ def test_accumulate_grad_runs_ahead_of_ready_nodes():
     class Watch(Toy):
         __slots__ = ()
 
-        def apply(self, grad, keep):
+        def _apply(self, grad, keep):
             log.append(("leaf has", None if x._grad is None else x._grad._array.tolist()))
-            return super().apply(grad, keep)
+            return super()._apply(grad, keep)
 
     old = new_node(Watch)
-    old.edge_list, old.label, old.factor, old.log = ((leaf_node(leaf()), 0),), "old", 1.0, log
+    old._edge_list, old.label, old.factor, old.log = ((leaf_node(leaf()), 0),), "old", 1.0, log
     root = toy("root", log, old, leaf_node(x))
     backward(root)
     assert log == ["root", ("leaf has", [1.0, 1.0]), "old"]
@@ -137,11 +137,11 @@ def test_an_error_leaves_no_trace_and_keeps_its_type():
     class Breaks(Toy):
         __slots__ = ()
 
-        def apply(self, grad, keep):
+        def _apply(self, grad, keep):
             raise ZeroDivisionError("on purpose")
 
     bad = new_node(Breaks)
-    bad.edge_list, bad.label, bad.factor, bad.log = ((leaf_node(x), 0),), "bad", 1.0, log
+    bad._edge_list, bad.label, bad.factor, bad.log = ((leaf_node(x), 0),), "bad", 1.0, log
     root = toy("root", log, bad, leaf_node(y))
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         backward(root)
@@ -175,11 +175,11 @@ def test_no_gradient_is_not_zero_gradient():
     class Nothing(Toy):
         __slots__ = ()
 
-        def apply(self, grad, keep):
+        def _apply(self, grad, keep):
             return (None,)
 
     node = new_node(Nothing)
-    node.edge_list, node.label, node.factor, node.log = ((leaf_node(x), 0),), "none", 1.0, log
+    node._edge_list, node.label, node.factor, node.log = ((leaf_node(x), 0),), "none", 1.0, log
     backward(node)
     assert x._grad is None
 

@@ -58,7 +58,7 @@ def run_leaf_hooks(hooks, g, tensors):
 def run_tensor_hooks(node, grad, tensors):
     """A node's incoming gradients after the hooks of the tensors that it made, and kept where retain_grad asked for it."""
     rare = node._rare
-    grads = [grad] if node.outputs == 1 else list(grad)
+    grads = [grad] if node._outputs == 1 else list(grad)
     for nr, hooks in rare.tensor_hooks.items():
         grads[nr] = _back(_call_all(hooks.values(), grads[nr], "hook"), tensors)
     for nr, reference in rare.retain.items():
@@ -70,7 +70,7 @@ def run_tensor_hooks(node, grad, tensors):
             t._grad = g.clone() if tensors else g
         else:
             t._grad = t._grad + g
-    return grads[0] if node.outputs == 1 else grads
+    return grads[0] if node._outputs == 1 else grads
 
 
 def _replaced(result, given, what):
@@ -84,8 +84,8 @@ def _replaced(result, given, what):
 
 def run_prehooks(node, grad, tensors):
     """A node's incoming gradients after its prehooks, each of the form (grads) -> None or the grads in their place."""
-    grads = [grad] if node.outputs == 1 else list(grad)
-    record = getattr(node, "record", None)
+    grads = [grad] if node._outputs == 1 else list(grad)
+    record = getattr(node, "_record", None)
     shown = range(len(grads)) if record is None or record.outputs == "list" else [i for i, d in enumerate(record.differentiable) if d]
     given = tuple([_as_tensor(grads[i]) for i in shown])
     for hook in tuple(node._rare.prehooks.values()):
@@ -94,7 +94,7 @@ def run_prehooks(node, grad, tensors):
             given = _replaced(result, given, "prehook")
     for i, t in zip(shown, given, strict=True):
         grads[i] = _back(t, tensors)
-    return grads[0] if node.outputs == 1 else grads
+    return grads[0] if node._outputs == 1 else grads
 
 
 def run_posthooks(node, results, grad, tensors):
@@ -144,7 +144,7 @@ def pack_saved(node, state):
 
 
 def _pack_all(node, pack, unpack):
-    record = node.record
+    record = node._record
     for name in record.saved_inputs:
         value = getattr(node, "s_" + name)
         if isinstance(value, tuple):

@@ -62,47 +62,48 @@ class Rare:
 class Node:
     """One recorded operation.
 
-    A subclass gives `arity`, the number of edges; with one or two they are the slots n0, i0, n1, i1 (node or None, and which
-    of its outputs), else the slot `edge_list`. `outputs` is the number of gradients it takes; `apply(grad, keep)`, on arrays,
-    and `apply_tensors(grad, keep)`, on Tensors, give one gradient or None per edge (a bare one when arity is 1) and take a list
-    when `outputs` is not 1. Unless `keep`, they drop what was saved, as `release()` does. Reference: torch.autograd.graph.Node.
+    A subclass gives `_arity`, the number of edges; with one or two they are the slots n0, i0, n1, i1 (node or None, and which
+    of its outputs), else the slot `_edge_list`. `_outputs` is the number of gradients it takes; `_apply(grad, keep)`, on arrays,
+    and `_apply_tensors(grad, keep)`, on Tensors, give one gradient or None per edge (a bare one when arity is 1) and take a list
+    when `outputs` is not 1. Unless `keep`, they drop what was saved, as `_release()` does. A custom Function's users put
+    attributes of their own on its nodes: names without an underscore are PyTorch's, or theirs. Reference: torch.autograd.graph.Node.
     """
 
-    __slots__ = ("seq", "_rare", "__weakref__")
-    arity = 0
-    outputs = 1
-    title = "Node"
+    __slots__ = ("_seq", "_rare", "__weakref__")
+    _arity = 0
+    _outputs = 1
+    _title = "Node"
 
     def name(self) -> str:
         """The name PyTorch gives this kind of node, such as MulBackward0."""
-        return self.title
+        return self._title
 
     def __repr__(self):
         return f"<{self.name().rpartition('::')[2]} object at {id(self):#x}>"
 
-    def edges(self):
+    def _edges(self):
         """((node or None, output number), ...), one per differentiable input."""
-        arity = self.arity
+        arity = self._arity
         if arity == 1:
             return ((self.n0, self.i0),)
         if arity == 2:
             return (self.n0, self.i0), (self.n1, self.i1)
-        return self.edge_list if arity else ()
+        return self._edge_list if arity else ()
 
     @property
     def next_functions(self):
         """((node or None, output number), ...): where this node's results go. Reference: torch.autograd.graph.Node."""
-        return self.edges()
+        return self._edges()
 
     def __call__(self, *grads):
         """The gradients of its inputs for those of its results: a Tensor or None, or a tuple of them. Recorded as any computation is."""
-        return self.apply_tensors(grads[0] if self.outputs == 1 else list(grads), True)
+        return self._apply_tensors(grads[0] if self._outputs == 1 else list(grads), True)
 
-    def release(self):
+    def _release(self):
         """Drop the saved values; a later backward through this node then fails, if it saved any."""
 
     @property
-    def device(self):
+    def _device(self):
         """The device this node runs on, whose ready queue it waits in."""
         return CPU if self._rare is None else self._rare.device
 
@@ -115,7 +116,7 @@ class Node:
         return rare.metadata
 
     def _sequence_nr(self) -> int:
-        return self.seq
+        return self._seq
 
     def register_hook(self, hook) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this node ran; a tuple it returns replaces grad_inputs.
@@ -143,7 +144,7 @@ class AccumulateGrad(Node):
     """Adds what arrives into `variable.grad`. One per leaf; the leaf holds it weakly, the graph strongly."""
 
     __slots__ = ("variable",)
-    title = "torch::autograd::AccumulateGrad"
+    _title = "torch::autograd::AccumulateGrad"
 
 
 def leaf_node(t: Tensor) -> AccumulateGrad:
@@ -155,7 +156,7 @@ def leaf_node(t: Tensor) -> AccumulateGrad:
             return node
     node = AccumulateGrad()
     node.variable = t
-    node.seq = LAST
+    node._seq = LAST
     node._rare = None
     t._leaf = weakref.ref(node)
     return node
@@ -208,7 +209,7 @@ def new_node(cls, device=CPU) -> Node:
     """A node of a class that runs on a device, numbered, without edges as yet. The compiled functions of ops have this written out."""
     seq = next_seq()
     node = object.__new__(cls if seq % PRIME else unlinking(cls))
-    node.seq, node._rare = seq, None
+    node._seq, node._rare = seq, None
     if device is not CPU:
         rare_of(node).device = device
     return node

@@ -14,7 +14,7 @@ from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, 
 from autograd_gpu.engine.node import AccumulateGrad
 
 _ndarray = np.ndarray
-_by_seq = operator.attrgetter("seq")
+_by_seq = operator.attrgetter("_seq")
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
 
@@ -29,8 +29,8 @@ class ReadyQueue:
         self._nodes = {}
 
     def push(self, node):
-        heappush(self.seqs, -node.seq)
-        self._nodes[node.seq] = node
+        heappush(self.seqs, -node._seq)
+        self._nodes[node._seq] = node
 
     def pop(self):
         return self._nodes.pop(-heappop(self.seqs))
@@ -85,7 +85,7 @@ def count_dependencies(roots):
     while stack:
         node = stack.pop()
         while node is not None:                                  # along the first edge; the others wait on the stack
-            arity = node.arity
+            arity = node._arity
             if arity == 1:
                 n = node.n0
             elif arity == 2:
@@ -101,7 +101,7 @@ def count_dependencies(roots):
             else:
                 n = None
                 if arity:
-                    for other, _ in node.edge_list:
+                    for other, _ in node._edge_list:
                         if other is None:
                             continue
                         if other in counts:
@@ -131,18 +131,18 @@ def find_needed(task):
     wanted = needed | set(task.captured)
     if not needed:
         for node in task.dependencies:
-            if (not node.arity) is not (node in wanted):
+            if (not node._arity) is not (node in wanted):
                 break
         else:                                # the leaves, all of them, are what is wanted
             return None
     for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
-        arity = node.arity
+        arity = node._arity
         if arity == 1:
             found = node.n0 in wanted
         elif arity == 2:
             found = node.n0 in wanted or node.n1 in wanted
         else:
-            found = any([n in wanted for n, _ in node.edges()])
+            found = any([n in wanted for n, _ in node._edges()])
         if found:
             needed.add(node)
             wanted.add(node)
@@ -172,7 +172,7 @@ def run(task: GraphTask, roots):
 def _drain(task, roots):
     dependencies, buffers, owned = task.dependencies, task.buffers, task.owned
     needed = task.needed
-    ends = task.captured and {n for n in task.captured if n.arity}   # where gradients of tensors that are no leaves are captured
+    ends = task.captured and {n for n in task.captured if n._arity}   # where gradients of tensors that are no leaves are captured
     accumulates = needed is None and task.captures is None
     plain = needed is None and not ends      # every node runs, and none is stopped at
     keep, tensors = task.keep_graph, task.create_graph
@@ -183,10 +183,10 @@ def _drain(task, roots):
         """A gradient arrives at node n from the node that took `grad`. Returns n when it was the last and n is to be run."""
         left = dependencies[n] - 1
         leaf = type(n) is AccumulateGrad
-        if not leaf and n.outputs != 1:
+        if not leaf and n._outputs != 1:
             slots = buffers.get(n)
             if slots is None:
-                slots = buffers[n] = [None] * (n.outputs if type(n.outputs) is int else len(n.result_meta))
+                slots = buffers[n] = [None] * (n._outputs if type(n._outputs) is int else len(n._result_meta))
             if g is not None:
                 slots[nr] = g if slots[nr] is None else total(slots[nr], g)
         elif n not in buffers:
@@ -227,12 +227,12 @@ def _drain(task, roots):
                 seqs = queue.seqs
             queue.push(n)
         else:
-            task.queue(n.device).push(n)
+            task.queue(n._device).push(n)
 
     node = None
     if len(roots) == 1:
         node, _, grad = roots[0]
-        if not node.arity or node.outputs != 1 or node._rare is not None or needed is not None and node not in needed:
+        if not node._arity or node._outputs != 1 or node._rare is not None or needed is not None and node not in needed:
             node = None
     if node is None:
         for n, nr, grad in roots:
@@ -261,14 +261,14 @@ def _drain(task, roots):
                 if stop:
                     break
             if rare is None or not rare.posthooks:
-                results = node.apply_tensors(grad, keep) if tensors else node.apply(grad, keep)
+                results = node._apply_tensors(grad, keep) if tensors else node._apply(grad, keep)
             else:                                                # a hook may look at what was saved
-                results = node.apply_tensors(grad, True) if tensors else node.apply(grad, True)
+                results = node._apply_tensors(grad, True) if tensors else node._apply(grad, True)
                 results = _hooks.run_posthooks(node, results, grad, tensors)
                 if not keep:
-                    node.release()
+                    node._release()
             following = None
-            arity = node.arity
+            arity = node._arity
             if arity == 1:
                 n, nr, g = node.n0, node.i0, results
             elif arity == 2:
@@ -284,7 +284,7 @@ def _drain(task, roots):
                     if following is None:
                         following = other
                     elif other is not None:
-                        if other.seq > following.seq:
+                        if other._seq > following._seq:
                             other, following = following, other
                         put_off(other)
                     n = None
@@ -294,9 +294,9 @@ def _drain(task, roots):
                     put_off(other)
                 n = None
             if n is not None:                                    # one edge
-                if plain and dependencies[n] == 1 and type(n) is not AccumulateGrad and n.outputs == 1 and n not in buffers:
+                if plain and dependencies[n] == 1 and type(n) is not AccumulateGrad and n._outputs == 1 and n not in buffers:
                     rare = n._rare
-                    if rare is None and not (seqs and -seqs[0] > n.seq):
+                    if rare is None and not (seqs and -seqs[0] > n._seq):
                         node, grad = n, g                        # a chain
                         continue
                     rare = node._rare
@@ -309,8 +309,8 @@ def _drain(task, roots):
             if following is None:
                 break
             rare = following._rare
-            if seqs and -seqs[0] > following.seq or \
-                    (rare is not None or not on_cpu) and (queue is None or following.device != queue.device):
+            if seqs and -seqs[0] > following._seq or \
+                    (rare is not None or not on_cpu) and (queue is None or following._device != queue.device):
                 put_off(following)
                 break
             node = following
@@ -321,7 +321,7 @@ def _drain(task, roots):
 def _deliver_all(node, results, grad, tensors, deliver):
     """Deliver the gradients of a node with many edges; the nodes that became ready."""
     ready, seen = [], set()
-    for (n, nr), g in zip(node.edges(), results, strict=True):
+    for (n, nr), g in zip(node._edges(), results, strict=True):
         if n is not None:
             if not tensors and g is not None and g is not grad:
                 if id(g) in seen:                                # no two leaves may get the same array
@@ -346,7 +346,7 @@ def _before(task, node, grad):
     if node in task.captured:
         for key in task.captures:
             if key[0] is node:
-                task.captures[key] = _own(task, grad if node.outputs == 1 else grad[key[1]])
+                task.captures[key] = _own(task, grad if node._outputs == 1 else grad[key[1]])
     if runs and hooked:
         grad = _hooks.run_tensor_hooks(node, grad, task.create_graph)
     if runs and rare is not None and rare.prehooks:

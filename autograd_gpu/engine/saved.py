@@ -57,7 +57,7 @@ class Packed:
         out._counter = version(t)
         node, out._nr = self.edge
         out._requires = self.requires
-        if node is not None and node.seq == LAST:
+        if node is not None and node._seq == LAST:
             out._leaf = weakref.ref(node)        # stands in for the leaf: gradients go to its AccumulateGrad
         else:
             out._node = node
@@ -66,21 +66,21 @@ class Packed:
 
 def freed(node):
     return RuntimeError(
-        f"{node.name()}: Trying to backward through the graph a second time, or to read values that were freed: what this "
+        f"{type(node).name(node)}: Trying to backward through the graph a second time, or to read values that were freed: what this "
         f"node saved was freed by an earlier backward() or autograd.grad(). Pass retain_graph=True to that earlier call, or "
         f"compute the loss again")
 
 
 def _modified(node, what, shape, dtype, count, expected):
     return RuntimeError(
-        f"{node.name()}: {what} (shape {tuple(shape)}, {dtype}), one of the variables needed for gradient computation, has been "
+        f"{type(node).name(node)}: {what} (shape {tuple(shape)}, {dtype}), one of the variables needed for gradient computation, has been "
         f"modified by an inplace operation: it is at version {count}; expected version {expected}. Write to a clone() "
         f"instead, or after the backward")
 
 
 def _was_detached(node, name):
     return RuntimeError(
-        f"{node.name()}: its saved input '{name}' was taken out of the graph by detach_() after it was saved; "
+        f"{type(node).name(node)}: its saved input '{name}' was taken out of the graph by detach_() after it was saved; "
         f"call detach() instead, which leaves the original as it is")
 
 
@@ -144,8 +144,8 @@ def _writes_since(counter: Version, saved_at):
 
 
 def _had_history(node, name):
-    return any(edge is not None and edge.seq != LAST and n == name
-               for (edge, _), n in zip(node.edges(), node.edge_names, strict=False))
+    return any(edge is not None and edge._seq != LAST and n == name
+               for (edge, _), n in zip(node._edges(), node._edge_names, strict=False))
 
 
 def list_item(node, name, value, saved_at):

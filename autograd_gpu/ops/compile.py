@@ -56,7 +56,7 @@ def _slots(op):
     if op.arity <= 2:
         slots = [s for i in range(op.arity) for s in (f"n{i}", f"i{i}")]
     else:
-        slots = ["edge_list"]
+        slots = ["_edge_list"]
     for p in op.edges:
         slots += [f"{p}_shape", f"{p}_dtype"]
     for p in op.saved_inputs:
@@ -65,27 +65,27 @@ def _slots(op):
         slots += [f"s_{r}", f"c_{r}", f"k_{r}"]
     slots += [f"s_{a}" for a in op.saved_aux]
     slots += [s for s in op.saved_plain if s not in slots]
-    return slots + (["result_meta"] if op.outputs != 1 else [])
+    return slots + (["_result_meta"] if op.outputs != 1 else [])
 
 
 def _node_class(text, op, on_cuda):
     with text.block("class N(Node):"):
         text(f"__slots__ = {tuple(_slots(op))!r}")
-        text(f"arity = {op.arity}")
-        text(f"outputs = {op.outputs!r}")
-        text(f"title = {op.title!r}")
-        text(f"edge_names = {tuple(op.edges)!r}")
-        text("record = op")
+        text(f"_arity = {op.arity}")
+        text(f"_outputs = {op.outputs!r}")
+        text(f"_title = {op.title!r}")
+        text(f"_edge_names = {tuple(op.edges)!r}")
+        text("_record = op")
         for name, shown in _shown(op):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         if op.digit:
             with text.block("def name(node):"):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
-                text(f"return node.title + str(int(digit({names})))")
+                text(f"return node._title + str(int(digit({names})))")
         for reader in ("raw", "tensor"):
             together = op.vjp_all or on_cuda and reader == "raw" and op.fuses_gradients
             _apply(text, op, reader, on_cuda, together)
-        with text.block("def release(node):"):
+        with text.block("def _release(node):"):
             for line in _released(op) or ["pass"]:
                 text(line)
 
@@ -107,10 +107,10 @@ def _shown(op):
 
 def _apply(text, op, reader, on_cuda, together):
     """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient, or one call for all of them."""
-    nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node.edge_list)"
-    with text.block(f"def {'apply' if reader == 'raw' else 'apply_tensors'}(node, grad, keep):"):
+    nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node._edge_list)"
+    with text.block(f"def {'_apply' if reader == 'raw' else '_apply_tensors'}(node, grad, keep):"):
         with text.block("if grad is None:" if op.outputs == 1 else "if all_none(grad):"):
-            text("if not keep: node.release()")
+            text("if not keep: node._release()")
             text(f"return {nothing}")
         if op.outputs == 1:
             large = " or grad.size >= LARGE" if reader == "raw" and not on_cuda and op.in_blocks else ""
@@ -120,9 +120,9 @@ def _apply(text, op, reader, on_cuda, together):
                 text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad)")
             text("apart = is_half(grad)")
         if op.arity > 2:
-            text("edges = node.edge_list")
+            text("edges = node._edge_list")
         if together:
-            needs = "tuple([n is not None for n, _ in node.edges()])"
+            needs = "tuple([n is not None for n, _ in node._edges()])"
             for name in op.named_by_all:
                 _load(text, op, name, reader, maybe=_is_saved_by_need(op, name))
             call = ", ".join(_argument(op, n) for n in op.all_parameters)
@@ -392,7 +392,7 @@ def _record(text, op, on_cuda):
     with text.block(f"if {condition}:"):
         text("seq = next_seq()")
         text("node = new(N) if seq % PRIME else new(NU)")
-        text("node.seq = seq; node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
+        text("node._seq = seq; node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
         _record_edges(text, op)
         _record_saved(text, op)
         if op.outputs == 1:
@@ -400,7 +400,7 @@ def _record(text, op, on_cuda):
         elif op.outputs == "list":
             text("attach_list(node, outs)")
         else:
-            text("node.result_meta = (" + "".join(f"(d_{n}.shape, d_{n}.dtype), " for n in op.output_names) + ")")
+            text("node._result_meta = (" + "".join(f"(d_{n}.shape, d_{n}.dtype), " for n in op.output_names) + ")")
             for i, n in enumerate(op.output_names):
                 if op.differentiable[i]:
                     text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
@@ -433,7 +433,7 @@ def _record_edges(text, op):
             text(present + meta)
             parts.append(f"edge_of({name})" if op.roles[p] == TENSOR else f"NO_EDGE if {name} is None else edge_of({name})")
     if op.arity > 2:
-        text(f"node.edge_list = ({', '.join(parts)},)")
+        text(f"node._edge_list = ({', '.join(parts)},)")
 
 
 def _record_saved(text, op):

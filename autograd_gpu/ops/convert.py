@@ -30,13 +30,13 @@ class _DeviceCopy(Node):
     """The history of a copy on another device."""
 
     __slots__ = ("n0", "i0", "source", "target")
-    arity = 1
-    title = "ToCopyBackward0"
+    _arity = 1
+    _title = "ToCopyBackward0"
 
-    def apply(self, grad, keep):
+    def _apply(self, grad, keep):
         return None if grad is None else _device.copy(grad, self.source)
 
-    def apply_tensors(self, grad, keep):
+    def _apply_tensors(self, grad, keep):
         return None if grad is None else _to_device(grad, self.source)
 
 
@@ -44,7 +44,7 @@ def _to_device(t, where):
     made = wrap(_device.copy(t._array, where))
     if t.requires_grad and local.state.enabled:
         node = _DeviceCopy()
-        node.seq, node._rare = next_seq(), Rare()
+        node._seq, node._rare = next_seq(), Rare()
         node._rare.device, node._rare.lands = where, t.device
         node.n0, node.i0 = edge_of(t)
         node.source, node.target = t.device, where

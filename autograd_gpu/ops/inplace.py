@@ -153,7 +153,7 @@ def _source(t: Tensor, copy):
 
 def _keep_result(t, node):
     """A node that saved its result keeps the memory that the result went to, at the version after the write."""
-    record = getattr(node, "record", None)
+    record = getattr(node, "_record", None)
     for name in record.saved_results if record else ():
         if isinstance(getattr(node, "s_" + name), Packed):       # a hook has it, in memory of its own
             continue

@@ -366,14 +366,14 @@ def materialize(node, grads):
     """Zeros where no gradient arrived for one of several results."""
     like = next(g for g in grads if g is not None)
     zeros = _device.xp(like).zeros
-    return [zeros(*meta) if g is None else g for g, meta in zip(grads, node.result_meta, strict=True)]
+    return [zeros(*meta) if g is None else g for g, meta in zip(grads, node._result_meta, strict=True)]
 
 
 def materialize_tensors(node, grads):
     """materialize on Tensors."""
     like = next(g for g in grads if g is not None)
     zeros = _device.xp(like._array).zeros
-    return [wrap(zeros(*meta)) if g is None else g for g, meta in zip(grads, node.result_meta, strict=True)]
+    return [wrap(zeros(*meta)) if g is None else g for g, meta in zip(grads, node._result_meta, strict=True)]
 
 
 def saved_list(node, name):
@@ -386,7 +386,7 @@ def saved_list(node, name):
 
 def shown(node, name):
     """What a node's `_saved_<name>` gives: a saved tensor, checked, or a plain value."""
-    op = node.record
+    op = node._record
     if name in op.saved_inputs:
         value = getattr(node, "s_" + name)
         if isinstance(value, tuple):
@@ -420,7 +420,7 @@ def any_requires(tensors):
 
 def attach_list(node, outs):
     """Make a node the history of any number of results."""
-    node.result_meta = tuple([(t._array.shape, t._array.dtype) for t in outs])
+    node._result_meta = tuple([(t._array.shape, t._array.dtype) for t in outs])
     for i, t in enumerate(outs):
         t._node, t._nr, t._requires = node, i, True
 

@@ -68,10 +68,10 @@ class AsStrided(_OfBase):
     """The history of a view whose base was written to since the view was made."""
 
     __slots__ = ("n0", "i0")
-    arity = 1
-    title = "AsStridedBackward0"
+    _arity = 1
+    _title = "AsStridedBackward0"
 
-    def apply(self, grad, keep):
+    def _apply(self, grad, keep):
         if grad is None:
             return None
         made = like_base(grad, self.shape, self.strides, self.dtype)
@@ -82,7 +82,7 @@ class AsStrided(_OfBase):
         part[...] = grad
         return made
 
-    def apply_tensors(self, grad, keep):
+    def _apply_tensors(self, grad, keep):
         if grad is None:
             return None
         zeros = like_base(grad._array, self.shape, self.strides, self.dtype)
@@ -104,25 +104,25 @@ class AsStrided(_OfBase):
 class CopySlices(_OfBase):
     """The history of a base after `inner`, an in-place operation on one of its views."""
 
-    __slots__ = ("edge_list", "inner", "of_view")
-    arity = 3
-    title = "torch::autograd::CopySlices"
+    __slots__ = ("_edge_list", "inner", "of_view")
+    _arity = 3
+    _title = "torch::autograd::CopySlices"
 
-    def apply(self, grad, keep):
+    def _apply(self, grad, keep):
         if self.inner is None:
             raise freed(self)
         if grad is None:
             return self._nothing(keep)
         result = self.base_gradient(grad)
         part = replay(result, self.steps)
-        inner = self.inner.apply(part.copy(), keep)
+        inner = self.inner._apply(part.copy(), keep)
         first, *rest = inner if isinstance(inner, tuple) else (inner,)
         part[...] = 0 if first is None else first
         if not keep:
             self.inner = None
         return (result, *rest)
 
-    def apply_tensors(self, grad, keep):
+    def _apply_tensors(self, grad, keep):
         if self.inner is None:
             raise freed(self)
         if grad is None:
@@ -130,7 +130,7 @@ class CopySlices(_OfBase):
         result = wrap(like_base(grad._array, self.shape, self.strides, self.dtype))
         result.copy_(grad)
         with self._result_as_view():
-            inner = self.inner.apply_tensors(replay_tensor(result, self.steps).clone(), keep)
+            inner = self.inner._apply_tensors(replay_tensor(result, self.steps).clone(), keep)
         first, *rest = inner if isinstance(inner, tuple) else (inner,)
         part = replay_tensor(result, self.steps)
         if first is None:
@@ -143,15 +143,15 @@ class CopySlices(_OfBase):
 
     def _nothing(self, keep):
         if not keep:
-            self.release()
-        return (None,) * len(self.edge_list)
+            self._release()
+        return (None,) * len(self._edge_list)
 
     @contextlib.contextmanager
     def _result_as_view(self):
         """If inner saved its result, that is the view: its history is the view's, not inner's, which never runs by itself."""
         view = self.of_view()
         if view is None:                     # the view is gone
-            view = new_node(AsStrided, self.device)
+            view = new_node(AsStrided, self._device)
             view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
             view.n0, view.i0 = self, 0
         rare = rare_of(self.inner)
@@ -161,35 +161,35 @@ class CopySlices(_OfBase):
         finally:
             rare.result_of = None
 
-    def release(self):
+    def _release(self):
         if self.inner is not None:
-            self.inner.release()
+            self.inner._release()
             self.inner = None
 
 
 class Overwritten(Node):
     """The history of a tensor whose values an operation without a derivative replaced: zero flows back to what it was made of."""
 
-    __slots__ = ("edge_list", "metas", "label")
-    arity = 3
+    __slots__ = ("_edge_list", "metas", "label")
+    _arity = 3
 
     def name(self):
         return self.label
 
-    def apply(self, grad, keep):
+    def _apply(self, grad, keep):
         if grad is None:
-            return (None,) * len(self.edge_list)
+            return (None,) * len(self._edge_list)
         return tuple([_device.xp(grad).zeros(*meta) for meta in self.metas])
 
-    def apply_tensors(self, grad, keep):
-        return tuple([None if g is None else wrap(g) for g in self.apply(None if grad is None else grad._array, keep)])
+    def _apply_tensors(self, grad, keep):
+        return tuple([None if g is None else wrap(g) for g in self._apply(None if grad is None else grad._array, keep)])
 
 
 def overwritten(operands, label) -> Node:
     """The node of an in-place operation without a derivative, on the first of its operands."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
     node = new_node(Overwritten, tensors[0].device)
-    node.edge_list = tuple([edge_of(t) for t in tensors])
+    node._edge_list = tuple([edge_of(t) for t in tensors])
     node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
     return node
@@ -235,7 +235,7 @@ def set_history(t: Tensor, node, nr) -> None:
     copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
     copy.inner = node
-    copy.edge_list = (edge_of(base), *node.edges()[1:])
+    copy._edge_list = (edge_of(base), *node._edges()[1:])
     _move_retained(base, copy, 0)
     base._node, base._nr, base._requires = copy, 0, True
     t._view.seen = -1

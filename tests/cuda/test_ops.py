@@ -130,13 +130,13 @@ def test_a_node_computes_its_gradients_in_one_kernel(name):
     result = getattr(torch, name)(*operands)
     grad = torch.ones(11, device="cuda:0")
     new = len(inputs) - (name in ("addcmul", "addcdiv", "sub"))              # the first gradient is the one that came in
-    assert launched(lambda: result.grad_fn.apply(grad._array, True)) == (1, new)
+    assert launched(lambda: result.grad_fn._apply(grad._array, True)) == (1, new)
 
 
 def test_only_the_gradients_that_are_wanted_are_computed():
     x, y = torch.ones(11, device="cuda:0", requires_grad=True), torch.ones(11, device="cuda:0")
     node = (x / y).grad_fn
-    assert launched(lambda: node.apply(y._array, True)) == (1, 1) and node.apply(y._array, True)[1] is None
+    assert launched(lambda: node._apply(y._array, True)) == (1, 1) and node._apply(y._array, True)[1] is None
     assert (y * x).grad_fn._saved_self.tolist() == [1.0] * 11 and (x * y).grad_fn._saved_self is None
 
 

@@ -44,10 +44,10 @@ def elementwise_row(name):
     if y.grad_fn is None:                    # the operand itself
         return (*row, None, None)
     node, grad = y.grad_fn, torch.ones_like(y)
-    node.apply(grad._array, True)
-    grads, backward, moved = counted(lambda: node.apply(grad._array, True))
+    node._apply(grad._array, True)
+    grads, backward, moved = counted(lambda: node._apply(grad._array, True))
     grads = [torch.as_tensor(g) for g in (grads if isinstance(grads, tuple) else (grads,)) if g is not None]
-    made = node.record                       # overloads divert to ops of their own
+    made = node._record                       # overloads divert to ops of their own
     named = {n for p in made.edges for n in (made.formula_parameters[p] if not made.vjp_all else made.all_parameters)}
     read = [operands.get(n) for n in named if n in operands] + [y] * ("result" in named) + [grad] * ("grad" in named)
     least = size(*read, *[g for g in grads if not any(g._array is a for a in (grad._array,))])
