@@ -1,6 +1,8 @@
 """Hooks: on a leaf, on a node, on saved values."""
 from __future__ import annotations
 
+import contextlib
+import functools
 import weakref
 
 from autograd_gpu.base import Tensor, version, wrap
@@ -134,32 +136,39 @@ def retain_grad(t: Tensor):
 
 def pack_saved(node, state):
     """Put what a node saved through the innermost pair of hooks, which record nothing. Numbers of the program are no tensors to them."""
-    pack, unpack = state.saved_hooks[-1]
+    with packing(state) as pack:
+        _pack_all(node, pack)
+
+
+@contextlib.contextmanager
+def packing(state):
+    """Within the block, `pack(t, edge, requires, counter)` runs the innermost pack hook, which records nothing, and gives a Packed."""
+    hooks = state.saved_hooks[-1]
     enabled, mode = state.enabled, state.mode
     state.enabled, state.mode = False, OFF
     try:
-        _pack_all(node, pack, unpack)
+        yield functools.partial(_pack, *hooks)
     finally:
         state.enabled, state.mode = enabled, mode
 
 
-def _pack_all(node, pack, unpack):
+def _pack_all(node, pack):
     record = node._record
     for name in record.saved_inputs:
         value = getattr(node, "s_" + name)
         if isinstance(value, tuple):
-            setattr(node, "s_" + name, tuple(_pack(t, edge_of(t), t._requires, t._counter, pack, unpack) for t in value))
+            setattr(node, "s_" + name, tuple(pack(t, edge_of(t), t._requires, t._counter) for t in value))
         elif value is not None and (value._hooks is None or type(value._hooks) is LeafHooks):
-            setattr(node, "s_" + name, _pack(value, edge_of(value), value._requires, version(value), pack, unpack))
+            setattr(node, "s_" + name, pack(value, edge_of(value), value._requires, version(value)))
     for name in record.saved_results:
         counter = getattr(node, "c_" + name)
         nr = record.output_names.index(name)
         t = own_result(node, getattr(node, "s_" + name), nr, counter)
-        setattr(node, "s_" + name, _pack(t, (None, nr), True, counter, pack, unpack))
+        setattr(node, "s_" + name, pack(t, (None, nr), True, counter))
         setattr(node, "c_" + name, NEVER)
 
 
-def _pack(t, edge, requires, counter, pack, unpack):
+def _pack(pack, unpack, t, edge, requires, counter):
     packed = Packed()
     before = version(t).count
     packed.content = pack(t)

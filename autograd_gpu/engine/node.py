@@ -1,11 +1,10 @@
 """Nodes of the graph: what an operation leaves behind so that its gradient can be computed later."""
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 
-from autograd_gpu.base import Tensor
+from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.devices import CPU
 from autograd_gpu.engine.grad_mode import local
 
@@ -170,6 +169,14 @@ def edge_of(t: Tensor):
     return (leaf_node(t), 0) if node is None else (node, t._nr)
 
 
+def stand_in(t: Tensor, array) -> Tensor:
+    """A Tensor over other memory with t's place in the graph: what flows to it flows where t's gradients go."""
+    out = wrap(array)
+    out._node, out._nr = edge_of(t)
+    out._requires = t._requires
+    return out
+
+
 def all_slots(cls):
     """The names of a class's slots but for weak references."""
     return tuple(s for c in cls.__mro__ for s in getattr(c, "__slots__", ()) if s != "__weakref__")
@@ -183,7 +190,7 @@ def unlink(node, local=local):
     """
     state = local.state                      # a default argument: at exit, globals are gone before the last nodes are
     held = []
-    for slot in node.held_slots:
+    for slot in node._held_slots:
         try:
             held.append(getattr(node, slot))
             delattr(node, slot)
@@ -199,10 +206,12 @@ def unlink(node, local=local):
     state.pending = None
 
 
-@functools.cache
 def unlinking(cls):
-    """The subclass of a Node class whose instances unlink."""
-    return type(cls.__name__, (cls,), {"__slots__": (), "__del__": unlink, "held_slots": all_slots(cls)})
+    """The subclass of a Node class whose instances unlink. The class keeps it: a Function's comes and goes with the Function."""
+    found = cls.__dict__.get("_unlinking")
+    if found is None:
+        found = cls._unlinking = type(cls.__name__, (cls,), {"__slots__": (), "__del__": unlink, "_held_slots": all_slots(cls)})
+    return found
 
 
 def new_node(cls, device=CPU) -> Node:

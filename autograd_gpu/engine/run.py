@@ -11,7 +11,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, local
-from autograd_gpu.engine.node import AccumulateGrad
+from autograd_gpu.engine.node import AccumulateGrad, stand_in
 
 _ndarray = np.ndarray
 _by_seq = operator.attrgetter("_seq")
@@ -362,7 +362,7 @@ def _own(task, g):
         if g is root[2]:
             return g.clone() if isinstance(g, Tensor) else g.copy()
     if isinstance(g, Tensor):
-        return g
+        return g if g._array.base is None else stand_in(g, g._array.copy())
     if g.base is not None:
         return g.copy()
     for other in task.captures.values():

@@ -406,7 +406,10 @@ def _record(text, op, on_cuda):
                     text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
         text("if mode == 2: rare(node, local.state)")
     if op.outputs == 1:                      # a view made while nothing is recorded requires what its base does, and is a leaf
-        text(f"else: out._node = None; out._nr = 0; out._requires = {'input._requires' if op.is_view else 'False'}")
+        text("else:")
+        text(f"    out._node = None; out._nr = 0; out._requires = {'input._requires' if op.is_view else 'False'}")
+        if op.is_view:
+            text("    if not local.state.enabled: view.step = NoGradStep(view.step)")
 
 
 def _record_edges(text, op):

@@ -14,7 +14,7 @@ from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
-from autograd_gpu.ops.views import overwritten, refresh, set_history, several_results
+from autograd_gpu.ops.views import overwritten, refresh, set_history, unwritable
 
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _REPEATABLE = ("fill_", "zero_")             # leave the same value whatever order elements that share memory are written in
@@ -31,7 +31,7 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
         refresh(t)
     tracked = local.state.enabled and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
     if tracked:
-        _check_history(t, name)
+        check_history(t, name)
     array = t._array
     repeated = any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)])
     if repeated and array.size and (tracked or name not in _REPEATABLE):
@@ -42,20 +42,17 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
     return tracked
 
 
-def _check_history(t, name):
+def check_history(t, name):
     """Raises RuntimeError where the write would have to be recorded and cannot be."""
     view = t._view
     if view is not None:
+        reason = unwritable(view)
+        if reason:
+            raise RuntimeError(f"{name}: a view is being modified inplace, but {reason}: write to a clone(), or take the view again")
         base = view.base
         if t._requires and base._node is None:
             raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. Write under "
                                f"torch.no_grad(), or to a result computed from the leaf")
-        if base._requires and t._node is None:
-            raise RuntimeError(f"{name}: a view was created in no_grad mode and is being modified inplace with grad mode enabled: its base "
-                               f"has a history that would miss the write. Write under torch.no_grad(), or take the view again")
-        if several_results(view):
-            raise RuntimeError(f"{name}: a view that comes with others from a function that returns multiple views is being modified "
-                               f"inplace; their gradients could no longer be told apart: write to a clone()")
     if t._requires and t._node is None:
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Write under "
                            f"torch.no_grad(), or to a result computed from it")

@@ -15,7 +15,7 @@ from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
 from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
 from autograd_gpu.ops.namespace import OPS, rebind
-from autograd_gpu.ops.views import refresh, view_outputs
+from autograd_gpu.ops.views import NoGradStep, refresh, view_outputs
 
 nd = np.ndarray
 _scalars: dict[tuple, Tensor] = {}           # Python numbers as Tensors; emptied when it is full
@@ -463,7 +463,8 @@ _COMMON = {
         with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
-    new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View, PRIME=PRIME,
+    new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
+    NoGradStep=NoGradStep, PRIME=PRIME,
     NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 

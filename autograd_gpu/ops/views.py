@@ -102,9 +102,9 @@ class AsStrided(_OfBase):
 
 
 class CopySlices(_OfBase):
-    """The history of a base after `inner`, an in-place operation on one of its views."""
+    """The history of a base after `inner`, an in-place operation on one of its views, which was its input number `at`."""
 
-    __slots__ = ("_edge_list", "inner", "of_view")
+    __slots__ = ("_edge_list", "inner", "at", "of_view")
     _arity = 3
     _title = "torch::autograd::CopySlices"
 
@@ -116,8 +116,8 @@ class CopySlices(_OfBase):
         result = self.base_gradient(grad)
         part = replay(result, self.steps)
         inner = self.inner._apply(part.copy(), keep)
-        first, *rest = inner if isinstance(inner, tuple) else (inner,)
-        part[...] = 0 if first is None else first
+        of_view, rest = self._split(inner)
+        part[...] = 0 if of_view is None else of_view
         if not keep:
             self.inner = None
         return (result, *rest)
@@ -131,15 +131,21 @@ class CopySlices(_OfBase):
         result.copy_(grad)
         with self._result_as_view():
             inner = self.inner._apply_tensors(replay_tensor(result, self.steps).clone(), keep)
-        first, *rest = inner if isinstance(inner, tuple) else (inner,)
+        of_view, rest = self._split(inner)
         part = replay_tensor(result, self.steps)
-        if first is None:
+        if of_view is None:
             part.zero_()
         else:
-            part.copy_(first)
+            part.copy_(of_view)
         if not keep:
             self.inner = None
         return (result, *rest)
+
+    def _split(self, gradients):
+        """inner's gradients: the view's, and the others."""
+        if not isinstance(gradients, tuple):
+            return gradients, ()
+        return gradients[self.at], gradients[:self.at] + gradients[self.at + 1:]
 
     def _nothing(self, keep):
         if not keep:
@@ -204,14 +210,12 @@ def refresh(t: Tensor) -> None:
     base = view.base
     if not base._requires:
         return
-    if not local.state.enabled and (several_results(view) or t._requires and t._node is None):
-        return                               # read only: its history is not asked for
-    if t._requires and t._node is None:
-        raise RuntimeError("a view was created in no_grad mode and its base was modified in place since: its history is not known. Take "
-                           "the view again, with grad mode enabled")
-    if several_results(view):
-        raise RuntimeError("a view that came with others from a function that returns multiple views has lost its history, as its base "
-                           "was modified in place since: write to a clone(), or take the view again")
+    reason = unwritable(view)
+    if reason:
+        if not local.state.enabled:
+            return                           # read only: its history is not asked for
+        raise RuntimeError(f"a view has lost its history, as its base or another view of its base has been modified inplace since: "
+                           f"{reason}. Write to a clone(), or take the view again")
     node = new_node(AsStrided, base.device)
     node._set(base, view.steps)
     node.n0, node.i0 = edge_of(base)
@@ -220,13 +224,33 @@ def refresh(t: Tensor) -> None:
     view.seen = count
 
 
-def several_results(view: View) -> bool:
-    """Whether a view is one of several results of a step, as of split or unbind."""
-    return any(len(step) == 3 for step in view.steps)
+class NoGradStep(tuple):
+    """The step that made a view while nothing was recorded."""
+
+    __slots__ = ()
+    reason = "it was created in no_grad mode, so that its history is not known"
 
 
-def set_history(t: Tensor, node, nr) -> None:
-    """Make a node the history of a tensor that was written to in place, and so of its base and the base's other views."""
+class FunctionStep(tuple):
+    """The step that made a view which a custom Function returned."""
+
+    __slots__ = ()
+    reason = ("it was created inside a custom Function (one that returns multiple views, or its input as it is), and the write would "
+              "bypass the Function's backward")
+
+
+def unwritable(view: View) -> str | None:
+    """Why no history can be made for a view after a write to its memory; None where it can."""
+    for step in reversed(view.steps):
+        if type(step) is not tuple:
+            return step.reason
+        if len(step) == 3:
+            return "it came with others from a function that returns multiple views, whose gradients could no longer be told apart"
+    return None
+
+
+def set_history(t: Tensor, node, nr, at=0) -> None:
+    """Make a node the history of a tensor, its input number `at`, that it wrote to, and so of its base and the base's other views."""
     if t._view is None:
         _move_retained(t, node, nr)
         t._node, t._nr, t._requires = node, nr, True
@@ -234,8 +258,9 @@ def set_history(t: Tensor, node, nr) -> None:
     base = t._view.base
     copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
-    copy.inner = node
-    copy._edge_list = (edge_of(base), *node._edges()[1:])
+    copy.inner, copy.at = node, at
+    edges = node._edges()
+    copy._edge_list = (edge_of(base), *edges[:at], *edges[at + 1:])
     _move_retained(base, copy, 0)
     base._node, base._nr, base._requires = copy, 0, True
     t._view.seen = -1
@@ -257,9 +282,9 @@ def view_outputs(t, outs, op, arguments):
     counter = version(t)
     parent = t._view
     for i, out in enumerate(outs):
-        out._counter = counter
+        out._counter, out._requires = counter, t._requires
         out._view = view = View()
-        view.step = op, arguments, i
+        view.step = (op, arguments, i) if local.state.enabled else NoGradStep((op, arguments, i))
         if parent is None:
             view.base, view.before, view.links = t, (), 0
         else:
