@@ -11,7 +11,8 @@ from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
 from autograd_gpu.engine.node import edge_of, leaf_node
-from autograd_gpu.engine.run import GraphTask, run
+from autograd_gpu.engine.run import run
+from autograd_gpu.engine.task import GraphTask
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.views import refresh
 

@@ -218,6 +218,33 @@ def guard(where: Device):
     return cupy.cuda.Device(where.index) if where.type == "cuda" else contextlib.nullcontext()
 
 
+class Surroundings:
+    """What of the current thread work on devices depends on: the device of new tensors, the current CUDA device, its streams."""
+
+    __slots__ = ("_stack", "_default", "_current", "_streams")
+
+    def __init__(self):
+        self._stack, self._default = _local.stack, _local.default
+        count = device_count()
+        self._current = Device("cuda", cupy.cuda.Device().id) if count else CPU
+        self._streams = [cupy.cuda.get_current_stream(index) for index in range(count)]
+
+    @contextlib.contextmanager
+    def on(self, where: Device | None = None):
+        """In another thread: work as that one would, on its current device or on `where`."""
+        before = _local.stack, _local.default
+        _local.stack, _local.default = self._stack, self._default
+        try:
+            with contextlib.ExitStack() as streams:
+                for index, stream in enumerate(self._streams):
+                    with guard(Device("cuda", index)):
+                        streams.enter_context(stream)
+                with guard(where or self._current):
+                    yield
+        finally:
+            _local.stack, _local.default = before
+
+
 def copy(array, where: Device):
     """The array's values on a device: the array itself if it is there already."""
     here = of(array)

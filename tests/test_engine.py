@@ -6,7 +6,8 @@ import pytest
 
 from autograd_gpu.base import wrap
 from autograd_gpu.engine.node import Node, leaf_node, new_node, rare_of
-from autograd_gpu.engine.run import GraphTask, ReadyQueue, count_dependencies, run
+from autograd_gpu.engine.run import run
+from autograd_gpu.engine.task import GraphTask, ReadyQueue, count_dependencies
 
 
 class Toy(Node):

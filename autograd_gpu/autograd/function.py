@@ -320,9 +320,9 @@ def _attach(ctx, outputs, inputs, recorded):
             t._node, t._nr, t._requires = ctx, nr, True
         made.append(t)
     if recorded:
-        device = next((t.device for t in made if isinstance(t, Tensor)), _device.CPU)
-        if device is not _device.CPU:
-            rare_of(ctx).device = device
+        devices = [t.device for t in (*made, *inputs) if isinstance(t, Tensor)]
+        if any([d is not _device.CPU for d in devices]):
+            rare_of(ctx).device, ctx._rare.crosses = devices[0], len(set(devices)) > 1
         ctx._outputs = len(outputs)
         ctx._result_meta = [_meta(t) if isinstance(t, Tensor) else None for t in made]
     return made

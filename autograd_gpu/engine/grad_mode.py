@@ -32,7 +32,8 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
-    __slots__ = ("mode", "run", "enabled", "saved_hooks", "graph_task", "pending", "disabled_hooks")
+    __slots__ = ("mode", "run", "enabled", "saved_hooks", "graph_task", "disabled_hooks", "multithreading", "depth",
+                 "started_at", "result_of")
 
     def __init__(self):
         self.mode = ON
@@ -41,7 +42,16 @@ class State:
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
         self.graph_task = None               # the backward that this thread is running
-        self.pending = None                  # what an unlinking node has left to drop (node.unlink)
+        self.multithreading = None           # whether CUDA devices' workers run a backward; None: where it runs on several devices
+        self.depth = 0                       # how many backwards run inside each other
+        self.started_at = 0                  # of these, how many were there when this thread began
+        self.result_of = {}                  # node: the node that its saved result belongs to, where that is another (CopySlices)
+
+    def follow(self, other):
+        """Take over the modes of another thread, on whose behalf this one works."""
+        for name in ("mode", "enabled", "graph_task", "disabled_hooks", "multithreading", "depth"):
+            setattr(self, name, getattr(other, name))
+        self.saved_hooks = list(other.saved_hooks)
 
     def refresh(self):
         """Recompute `mode` after a change of the others."""

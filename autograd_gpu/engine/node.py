@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.devices import CPU
-from autograd_gpu.engine.grad_mode import local
 
 next_seq = itertools.count().__next__
 LAST = 2**64 - 1                             # AccumulateGrad's sequence number: ahead of everything in a ready queue
@@ -44,7 +44,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "lands", "made_at", "result_of")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "crosses", "made_at")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -53,9 +53,8 @@ class Rare:
         self.posthooks = HookDict()
         self.metadata = None
         self.device = CPU
-        self.lands = None                    # the device of what a copy between devices gives, where that is not `device`
+        self.crosses = False                 # whether it gives gradients on other devices than the one it runs on
         self.made_at = None                  # anomaly mode: where the forward ran
-        self.result_of = None                # the node that a saved result belongs to, where that is not this one (CopySlices)
 
 
 class Node:
@@ -182,13 +181,20 @@ def all_slots(cls):
     return tuple(s for c in cls.__mro__ for s in getattr(c, "__slots__", ()) if s != "__weakref__")
 
 
-def unlink(node, local=local):
+class _Unlinking(threading.local):
+    pending = None                           # what a node further up has left to drop; a class attribute: threads need no start
+
+
+_unlinking = _Unlinking()
+
+
+def unlink(node, state=_unlinking):
     """`__del__` of one node in PRIME: hands on what it holds in a loop instead of from within its own deallocation.
 
     CPython frees a chain by recursion. It bounds the depth, but 3.13.0 at ten thousand levels, more than a thread with a
-    stack of 512 KB survives; with this no chain of frees is deeper than PRIME nodes.
+    stack of 512 KB survives; with this no chain of frees is deeper than PRIME nodes. The state is a default argument: at exit,
+    globals are gone before the last nodes are.
     """
-    state = local.state                      # a default argument: at exit, globals are gone before the last nodes are
     held = []
     for slot in node._held_slots:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 
 from autograd_gpu.base import Tensor, Version, version, wrap
+from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import LAST
 
 
@@ -125,8 +126,9 @@ def own_result(node, array, nr, counter):
 
 
 def _with_history(t, node, nr):
-    if node._rare is not None and node._rare.result_of is not None:
-        node, nr = node._rare.result_of, 0
+    view = local.state.result_of.get(node)
+    if view is not None:
+        node, nr = view, 0
     t._node, t._nr, t._requires = node, nr, True
     return t
 

@@ -45,7 +45,7 @@ def _to_device(t, where):
     if t.requires_grad and local.state.enabled:
         node = _DeviceCopy()
         node._seq, node._rare = next_seq(), Rare()
-        node._rare.device, node._rare.lands = where, t.device
+        node._rare.device, node._rare.crosses = where, True
         node.n0, node.i0 = edge_of(t)
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True

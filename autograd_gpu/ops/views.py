@@ -160,12 +160,16 @@ class CopySlices(_OfBase):
             view = new_node(AsStrided, self._device)
             view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
             view.n0, view.i0 = self, 0
-        rare = rare_of(self.inner)
-        rare.result_of = view
+        of = local.state.result_of
+        inner, outer = self.inner, of.get(self.inner)
+        of[inner] = view
         try:
             yield
         finally:
-            rare.result_of = None
+            if outer is None:
+                del of[inner]
+            else:
+                of[inner] = outer
 
     def _release(self):
         if self.inner is not None:

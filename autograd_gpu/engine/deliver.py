@@ -1,0 +1,193 @@
+"""What happens to a gradient: it is added to others of its node, captured, put through hooks, accumulated in a leaf."""
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from autograd_gpu import devices as _device
+from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.engine import hooks as _hooks
+from autograd_gpu.engine.node import AccumulateGrad, stand_in
+
+_ndarray = np.ndarray
+NOTHING = object()                           # what a node that is not run gives
+_LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
+
+
+def total(a, b):
+    """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array."""
+    c = a + b
+    return np.asarray(c) if type(a) is _ndarray and type(c) is not _ndarray else c
+
+
+def deliverer(task, arrive):
+    """deliver(n, nr, g, grad): gradient g arrives at node n from a node that took `grad`; n when it was the last and n is to be run.
+
+    Where it was the last of a leaf, `arrive(task, n, g, shared)` does the rest.
+    """
+    dependencies, buffers, owned, needed = task.dependencies, task.buffers, task.owned, task.needed
+    ends, tensors = task.ends, task.create_graph
+    directly = arrive is arrive_at_leaf and needed is None and task.captures is None
+
+    def deliver(n, nr, g, grad):
+        left = dependencies[n] - 1
+        leaf = type(n) is AccumulateGrad
+        if not leaf and n._outputs != 1:
+            slots = buffers.get(n)
+            if slots is None:
+                slots = buffers[n] = [None] * (n._outputs if type(n._outputs) is int else len(n._result_meta))
+            if g is not None:
+                slots[nr] = g if slots[nr] is None else total(slots[nr], g)
+        elif n not in buffers:
+            if leaf and not left:
+                shared = tensors or g is grad or g is None or g.base is not None
+                if directly and n._rare is None and n.variable._hooks is None and n.variable._requires and n.variable._view is None:
+                    if g is not None:
+                        accumulate(n.variable, g, shared)
+                else:
+                    arrive(task, n, g, shared)
+                return None
+            buffers[n] = g
+        elif g is not None:
+            old = buffers[n]
+            if old is None:
+                buffers[n] = g
+            elif n in owned:
+                old += g
+            else:
+                g = total(old, g)
+                if not tensors:
+                    owned.add(n)
+                buffers[n] = g
+        if left:
+            dependencies[n] = left
+            return None
+        if leaf:
+            arrive(task, n, buffers.pop(n), n not in owned)
+            return None
+        return n if needed is None or n in needed or n in ends else None
+    return deliver
+
+def deliver_all(task, node, results, grad, deliver):
+    """Deliver the gradients of a node with any number of edges, that took `grad`; the nodes that became ready."""
+    ready, seen = [], set()
+    tensors, rare = task.create_graph, node._rare
+    several = node._arity != 1
+    crosses = rare is not None and rare.crosses
+    for (n, nr), g in zip(node._edges(), results if several else (results,), strict=True):
+        if n is None:
+            continue
+        if not tensors and several and g is not None and g is not grad:
+            if id(g) in seen:                # no two leaves may get the same array
+                g = g.copy()
+            seen.add(id(g))
+        if crosses and g is not None:
+            with _device.guard(g.device if tensors else _device.of(g)):      # what it is added to is there too
+                n = deliver(n, nr, g, grad)
+        else:
+            n = deliver(n, nr, g, grad)
+        if n is not None:
+            ready.append(n)
+    return ready
+
+
+def visit(task, node, grad):
+    """Run a node with its hooks and what else is rare. Returns (its results, the gradients it took); NOTHING where it is not to run.
+
+    A node that runs is captured before its hooks, one at which the backward ends after them, as in PyTorch.
+    """
+    rare, tensors = node._rare, task.create_graph
+    runs = task.needed is None or node in task.needed
+    hooked = rare is not None and (rare.tensor_hooks or rare.retain)
+    if hooked and not runs:
+        grad = _hooks.run_tensor_hooks(node, grad, tensors)
+    if node in task.captured:
+        for key in task.captures:
+            if key[0] is node:
+                task.captures[key] = _own(task, grad if node._outputs == 1 else grad[key[1]])
+    if not runs:
+        return NOTHING, grad
+    if hooked:
+        grad = _hooks.run_tensor_hooks(node, grad, tensors)
+    if rare is not None and rare.prehooks:
+        grad = _hooks.run_prehooks(node, grad, tensors)
+    apply = node._apply_tensors if tensors else node._apply
+    if rare is None or not rare.posthooks:
+        return apply(grad, task.keep_graph), grad
+    results = _hooks.run_posthooks(node, apply(grad, True), grad, tensors)   # a hook may look at what was saved
+    if not task.keep_graph:
+        node._release()
+    return results, grad
+
+
+def _own(task, g):
+    """A gradient as the caller's own: a copy if it is a view or somebody else's array."""
+    if g is None:
+        return None
+    for root in task.roots:
+        if g is root[2]:
+            return g.clone() if isinstance(g, Tensor) else g.copy()
+    if isinstance(g, Tensor):
+        return g if g._array.base is None else stand_in(g, g._array.copy())
+    if g.base is not None:
+        return g.copy()
+    for other in task.captures.values():
+        if g is other:
+            return g.copy()
+    return g
+
+
+def arrive_at_leaf(task, node, g, shared):
+    """The whole gradient of a leaf is there."""
+    if task.captures is not None:
+        if node not in task.captured:
+            return
+    elif task.needed is not None and node not in task.needed:
+        return
+    variable, rare = node.variable, node._rare
+    leaf_hooks = variable._hooks
+    if leaf_hooks is not None and leaf_hooks.tensor_hooks:
+        g, shared = _hooks.run_leaf_hooks(leaf_hooks.tensor_hooks, g, task.create_graph), True
+    if task.captures is not None:
+        task.captures[node, 0] = _own(task, g)
+        return
+    if rare is not None and rare.prehooks:
+        g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
+    if g is not None and variable._requires and (variable._view is None or not variable._view.base._requires):
+        accumulate(variable, g, shared)
+        if leaf_hooks is not None:
+            for hook in tuple(leaf_hooks.post_accumulate.values()):
+                result = hook(variable)
+                if result is not None:
+                    raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
+                        f"post accumulate grad hooks should return None, got {type(result).__name__}")
+    if rare is not None and rare.posthooks:
+        _hooks.run_posthooks(node, (), g, task.create_graph)
+
+
+def accumulate(variable: Tensor, g, shared):
+    """Add a gradient into variable.grad: a Tensor recorded, an array in place. `shared`: g itself may not be kept."""
+    with _LOCKS[(id(variable) >> 6) & 63]:
+        old = variable._grad
+        if isinstance(g, Tensor):
+            variable._grad = g.clone() if old is None else old + g
+        elif old is None:
+            own = variable._array
+            if not shared and g.strides == own.strides:
+                variable._grad = wrap(g)
+            elif own.flags.c_contiguous:
+                variable._grad = wrap(g.copy())
+            else:                            # laid out as the leaf is
+                like = _device.xp(g).empty_like(own, order=_device.order_of(own))
+                like[...] = g
+                variable._grad = wrap(like)
+        elif old._array.shape != g.shape:
+            raise RuntimeError(f"a gradient of shape {g.shape} cannot be added to .grad of shape {old._array.shape}; the tensor's data was "
+                               f"replaced: set .grad to None first")
+        elif type(old._array) is not _ndarray or old._array.flags.writeable:
+            target = old._array
+            target += g
+            version(old).count += 1
+        else:
+            variable._grad = wrap(_device.xp(g).asarray(old._array + g))
