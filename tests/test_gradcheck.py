@@ -79,6 +79,27 @@ def two_outputs_unmaterialized(torch, backward):
     return custom(torch, lambda x: (x * 2, x * 3), backward, saved=False, materialize=False)
 
 
+def hooked(x, hook):
+    y = x * x
+    y.register_hook(hook)
+    return y.sin()
+
+
+def derivative(torch, create_graph):
+    def f(x):
+        return torch.autograd.grad((x ** 3).sum(), x, create_graph=create_graph)[0] * x
+    return f
+
+
+def stateful():
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return x * len(calls)
+    return f
+
+
 def only_some_none(a, b):
     return 2 * (a if a is not None else 0 * b) + 3 * (b if b is not None else 0 * a) if a is not None or b is not None else None
 
@@ -123,7 +144,14 @@ FUNCTIONS = {
     "softmax": lambda t: (lambda x: x.log_softmax(1), (real(t, 2, 3),)),
     "where": lambda t: (lambda x: t.where(x > 0.5, x * x, -x), (real(t, 4),)),
     "unmaterialized_and_ready": lambda t: (two_outputs_unmaterialized(t, only_some_none), (real(t, 2),)),
+    "watching_hook": lambda t: (lambda x: hooked(x, lambda g: None), (real(t, 2),)),
+    "gradient_inside": lambda t: (derivative(t, True), (real(t, 2),)),
     # wrong
+    "editing_hook": lambda t: (lambda x: hooked(x, lambda g: g * 1.5), (real(t, 2),)),
+    "detached_gradient_inside": lambda t: (derivative(t, False), (real(t, 2),)),
+    "stateful": lambda t: (stateful(), (real(t, 2),)),
+    "leaks_a_little": lambda t: (custom(t, lambda x: x * 2, lambda x, g: g * 2 + 1e-9), (real(t, 2),)),
+    "graph_of_before": lambda t: (lambda x: (lambda y: (lambda _: y, (x,)))(x * x))(real(t, 2)),
     "wrong_factor": lambda t: (custom(t, lambda x: x.sin(), lambda x, g: g * x.cos() * 1.1), (real(t, 2),)),
     "wrong_second_output": lambda t: (lambda f: (lambda x: (x, f(x)), (real(t, 2),)))(custom(t, lambda x: x * 2, lambda x, g: g * 3)),
     "wrong_second_input": lambda t: (lambda f: (lambda x, y: x * f(y), (real(t, 2), real(t, 2))))(
