@@ -205,6 +205,58 @@ def module(where: Device):
     return np if where.type == "cpu" else cupy
 
 
+def _in_bfloat16(found, a):
+    """What cupy.where makes float32 where its operand is bfloat16."""
+    return found.astype(a.dtype) if a.dtype.kind == "V" else found
+
+
+class _LikeNumPy:
+    """CuPy as bodies of ops see it: its functions, and NumPy's results where its own differ."""
+
+    def __getattr__(self, name):
+        found = getattr(cupy, name)
+        setattr(self, name, found)
+        return found
+
+    @staticmethod
+    def where(condition, x, y):
+        found = cupy.where(condition, x, y)
+        arrays = [v for v in (x, y) if isinstance(v, cupy.ndarray)]
+        return _in_bfloat16(found, arrays[0]) if arrays and arrays[0].dtype == arrays[-1].dtype else found
+
+    @staticmethod
+    def tril(a, k=0):
+        return _in_bfloat16(cupy.tril(a, k), a)
+
+    @staticmethod
+    def triu(a, k=0):
+        return _in_bfloat16(cupy.triu(a, k), a)
+
+    @classmethod
+    def argmax(cls, a, axis=None, keepdims=False):
+        return cls._first_nan(a, cupy.argmax(a, axis, keepdims=keepdims), axis, keepdims)
+
+    @classmethod
+    def argmin(cls, a, axis=None, keepdims=False):
+        return cls._first_nan(a, cupy.argmin(a, axis, keepdims=keepdims), axis, keepdims)
+
+    @staticmethod
+    def _first_nan(a, found, axis, keepdims):
+        """Where an extremum stands: CuPy gives the last of several NaNs."""
+        if a.dtype.kind in "biu" or not a.size:
+            return found
+        nan = a != a
+        return cupy.where(nan.any(axis, keepdims=keepdims), cupy.argmax(nan, axis, keepdims=keepdims), found)
+
+
+_like_numpy = _LikeNumPy()
+
+
+def as_numpy(module):
+    """What `np` is in a body on the arrays of a module."""
+    return _like_numpy if module is cupy and module is not None else module
+
+
 def order_of(array) -> str:
     """The order in which a copy keeps an array's layout, as PyTorch does: its own ("K"), or C order where it was expanded."""
     for n, stride in zip(array.shape, array.strides, strict=True):

@@ -85,9 +85,16 @@ class Scalar(Symbol):
 
 
 class Parameter(Scalar):
-    """A Python number that a kernel takes as an argument. isinstance takes it for one of its type, so bodies accept it."""
+    """A Python number that a kernel takes as an argument. isinstance takes it for one of its type, so bodies accept it.
 
-    __slots__ = ()
+    `held`: the dtypes of integers that it is brought to, and has to fit into.
+    """
+
+    __slots__ = ("held",)
+
+    def __init__(self, template, dtype, weak):
+        super().__init__(template, (), dtype, weak)
+        self.held = set()
 
     @property  # type: ignore[misc]
     def __class__(self):
@@ -148,6 +155,10 @@ def cast(x: Symbol, dtype) -> Symbol:
         raise Untraceable(f"{dtype} in the middle of an expression")
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise Untraceable(f"a complex number as {dtype}")
+    if dtype.kind in "iu" and type(x) is Parameter:
+        x.held.add(dtype)
+    elif dtype.kind in "iu" and type(x.function) is int and not np.iinfo(dtype).min <= x.function <= np.iinfo(dtype).max:
+        raise Untraceable(f"{x.function} as {dtype}")
     if dtype.kind == "b":
         return Symbol(f"({{0}} != {_converted(0, x.dtype)})", (x,), dtype, function=np.copyto)
     return Symbol(_converted("{0}", dtype), (x,), dtype, function=np.copyto)
@@ -156,7 +167,7 @@ def cast(x: Symbol, dtype) -> Symbol:
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
           "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
           "logical_and": "&&", "logical_or": "||"}
-_TEXT = {"negative": "-{0}", "positive": "{0}", "square": "({0} * {0})", "logical_not": "!{0}", "logical_xor": "({0} != {1})",
+_TEXT = {"negative": "-{0}", "positive": "{0}", "square": "({0} * {0})", "logical_not": "!{0}", "logical_xor": "(bool({0}) != bool({1}))",
          "absolute": "ag_abs({0})", "maximum": "ag_max({0}, {1})", "minimum": "ag_min({0}, {1})", "sign": "ag_sign({0})",
          "conjugate": "{0}", "reciprocal": "ag_reciprocal({0})", "invert": "ag_invert({0})", "remainder": "ag_remainder({0}, {1})",
          "floor_divide": "ag_floor_divide({0}, {1})", "logaddexp": "ag_logaddexp({0}, {1})", "logaddexp2": "ag_logaddexp2({0}, {1})",
@@ -201,7 +212,7 @@ def ufunc(name, *values) -> Symbol:
     if len(operands) != function.nin:
         raise Untraceable(f"np.{name} of {len(operands)} operands")
     asked = [o.weak if o.weak in _WEAK else o.dtype for o in operands]
-    numbers = all([isinstance(a, type) for a in asked])
+    numbers = all([o.weak is not None for o in operands])
     if numbers:                              # Python's numbers among themselves, and a Python number again
         asked = [o.dtype for o in operands]
     try:
@@ -328,6 +339,13 @@ def computed_in(dtype):
     return np.dtype(np.float32) if dtype in HALF else dtype
 
 
+def is_mixed(kinds):
+    """Whether half precision is among floating dtypes of several kinds."""
+    floats = {np.dtype(k) for k in kinds if isinstance(k, np.dtype) or isinstance(k, type) and issubclass(k, np.generic)}
+    floats = {d for d in floats if d in HALF or d.kind in "fc"}
+    return len(floats) > 1 and not floats.isdisjoint(HALF)
+
+
 def is_number(kind):
     """Whether a kind stands for any Python number of a type."""
     return kind is int or kind is float or kind is complex        # not `in`: NumPy's float64 equals float
@@ -358,7 +376,7 @@ class Traced:
                 read.append(kind)
             elif is_number(kind):
                 dtype = np.result_type(kind)
-                self.symbols.append(Parameter(f"x{i}", (), dtype, kind))
+                self.symbols.append(Parameter(f"x{i}", dtype, kind))
                 self.scalars.append((i, dtype))
             elif isinstance(kind, type) and issubclass(kind, np.generic):
                 read.append(np.dtype(kind))
@@ -377,6 +395,8 @@ class Traced:
         half = {k for k in read if k in HALF}
         narrow = half.pop() if len(half) == 1 and all([k in HALF or k.kind in "biu" for k in read]) else None
         self.dtypes = [narrow if narrow and r.dtype == np.float32 else r.dtype for r in self.results]
+        self.held = [(i, np.iinfo(d)) for i, _ in self.scalars if type(self.symbols[i]) is Parameter for d in self.symbols[i].held
+                     if d.itemsize < 8 or d.kind == "u"]          # the argument itself is of 64 bits
         self.given = [next((i for i in self.arrays if self.symbols[i] is r and kinds[i] == d), None)
                       for r, d in zip(self.results, self.dtypes, strict=True)]    # which argument a result is, if it is one
 

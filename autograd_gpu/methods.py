@@ -514,11 +514,11 @@ def __deepcopy__(self, memo):
 def __reduce_ex__(self, protocol):
     if self.grad_fn is not None:
         raise RuntimeError("only leaf tensors can be pickled; detach() the tensor first")
-    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), self._array, self._requires)
+    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), _device.host(self._array), self._requires, self.device)
 
 
-def _rebuild(cls, array, requires):
-    t = wrap(array)
+def _rebuild(cls, array, requires, device):
+    t = wrap(_device.copy(array, _device.resolve(device)))
     t.__class__ = cls if type(t) is Tensor else type(t)
     t._requires = requires
     return t

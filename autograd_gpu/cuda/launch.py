@@ -9,7 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
 from autograd_gpu.cuda.source import filled, kernel_text, sections
-from autograd_gpu.expression import NO_EXPRESSION, TYPES, Traced, computed_in, is_number, kind_of
+from autograd_gpu.expression import NO_EXPRESSION, TYPES, Traced, computed_in, is_mixed, is_number, kind_of
 
 _HALF = {np.dtype(np.float16): "__half"} | ({_dtype.bfloat16.dtype: "__nv_bfloat16"} if _dtype.bfloat16 else {})
 STORED = {**TYPES, **_HALF}
@@ -69,6 +69,9 @@ class Program(Traced):
         if not self.stored:
             return self._results(args, ())
         empty = _device.cupy.empty
+        for i, limits in self.held:
+            if not limits.min <= args[i] <= limits.max:
+                raise RuntimeError(f"{self.name}: value cannot be converted to type {limits.dtype} without overflow: {args[i]}")
         arrays = [args[i] for i in self.arrays]
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
         n = math.prod(shape)
@@ -176,9 +179,11 @@ def memory_order(ndim, rows):
 class Fused:
     """A body or formula on CuPy's arrays: one kernel where it can be traced, CuPy's functions where not."""
 
-    def __init__(self, name, traced, plain):
-        """`traced`: the function for Symbols; `plain`: the same for CuPy's arrays."""
-        self.name, self.traced, self.plain = name, traced, plain
+    def __init__(self, name, traced, plain, mixes=True):
+        """`traced`: the function for Symbols; `plain`: the same for CuPy's arrays. Unless it `mixes` floating dtypes, those of half
+        precision are not to meet others: as Symbols both are float, and the function may want to tell them apart.
+        """
+        self.name, self.traced, self.plain, self.mixes = name, traced, plain, mixes
         self.programs = {}                   # kinds of arguments: Program; None where only `plain` will do; {numbers: one of the two}
         self.reasons = {}                    # kinds of arguments: why there is no Program
 
@@ -214,6 +219,9 @@ class Fused:
     def program(self, kinds, keywords=()):
         """The Program for these kinds; None where the function cannot be traced, and then `reasons` says why."""
         if not any(isinstance(k, np.dtype) for k in kinds):
+            return None
+        if not self.mixes and is_mixed(kinds):
+            self.reasons[kinds] = "half precision beside another"
             return None
         try:
             return Program(self.name, self.traced, kinds, keywords)

@@ -82,10 +82,13 @@ def _key(indices, places):
 
 def _assign(name, out, key, values):
     """out[key] = values, for the op of this name. On a CUDA device the host does not wait for a mask if there is only one value."""
-    if type(out) is numpy.ndarray or key is ...:
+    if type(out) is numpy.ndarray:
         out[key] = values
         return
     with _device.guard(_device.of(out)):
+        if key is ...:
+            out[key] = values
+            return
         bounds.check_key(name, out.shape, key)
         if len(key) == 1 and key[0].dtype.kind == "b" and key[0].shape == out.shape[:key[0].ndim] and values.size == 1:
             mask = key[0].reshape((*key[0].shape, *[1] * (out.ndim - key[0].ndim)))
@@ -237,7 +240,8 @@ def _basic(input, key):
             part = F.unsqueeze(part, dim)
         else:
             if kind is bool:
-                part, k = F.unsqueeze(part, dim), wrap(_device.xp(part._array).full((1,), k))
+                with _device.guard(part.device):
+                    part, k = F.unsqueeze(part, dim), wrap(_device.module(part.device).full((1,), k))
             elif not k.ndim:
                 part, k = F.unsqueeze(part, dim), wrap(k._array.reshape((1,)))
             else:

@@ -36,7 +36,7 @@ def fused(op, bodies=MappingProxyType({})):
     """{name in the op's compiled text: its kernel} for CuPy's arrays. `bodies`: the same names for CuPy's functions."""
     found = {}
     if op.is_elementwise:
-        found["body"] = Fused(op.name, op.on_arrays(expression.FUNCTIONS), bodies.get("body"))
+        found["body"] = Fused(op.name, op.on_arrays(expression.FUNCTIONS), bodies.get("body"), mixes=bool(op.promotes))
     if op.vjp_all:
         return found
     for reader in ("raw", "wide_raw"):

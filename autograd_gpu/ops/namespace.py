@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import types
 
+from autograd_gpu.devices import as_numpy
+
 REGISTRY: dict[str, object] = {}             # name: Op or Composite
 OPS = types.ModuleType("F")                  # the ops on Tensors, recording
 _raw: dict[object, types.ModuleType] = {}    # NumPy or CuPy: the ops as plain functions on its arrays
@@ -34,7 +36,7 @@ def _fill(namespace, module, code):
 def rebind(function, module=None, **names):
     """The same code with other globals. With a module, `np` is that module and `F` the ops on its arrays."""
     if module is not None:
-        names.update(np=module, F=raw(module))
+        names.update(np=as_numpy(module), F=raw(module))
         _fill(names["F"], module, function.__code__)
     clone = types.FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__,
                                function.__defaults__, function.__closure__)

@@ -13,6 +13,7 @@ from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
+from autograd_gpu.expression import is_mixed
 from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.views import NoGradStep, refresh, view_outputs
@@ -215,7 +216,10 @@ def recover(op, error, body, arguments, options):
     arrays = [a for a in arguments if _device.is_array(a)]
     if isinstance(error, TypeError) and (op.name in _SUBTRACTIONS or op.name == "neg") and all([a.dtype.kind == "b" for a in arrays]):
         raise RuntimeError(_NO_NEGATION if op.name == "neg" else _NO_BOOL) from None
-    if isinstance(error, TypeError) and ("ufunc" in str(error) or "not supported" in str(error)):
+    if isinstance(error, OverflowError):
+        raise RuntimeError(f"{op.name}: value cannot be converted to the operands' type without overflow: {error}") from None
+    if isinstance(error, TypeError) and any([words in str(error) for words in ("ufunc", "not supported", "Wrong type")]) or \
+            type(error).__name__ == "CompileException":          # of a function of CuPy that C++ has not for this type
         raise NotImplementedError(f"{op.name}: not implemented for {', '.join(str(_dtype.of(a.dtype)) for a in arrays)}: "
                            f"convert the operands first, with .to(dtype)") from None
     if isinstance(error, ValueError) and "broadcast" in str(error):
@@ -245,6 +249,17 @@ def in_float32(body, *arguments, **options):
     if type(data) is tuple:
         return tuple([d.astype(half) if d.dtype == np.float32 else d for d in data])
     return data.astype(half) if data.dtype == np.float32 else data
+
+
+def wide_body(op, body):
+    """The body in float32, for half precision. One that takes operands of several dtypes as they are may want to tell them apart."""
+    if op.promotes or not op.is_elementwise:
+        return functools.partial(in_float32, body)
+
+    def function(*arguments, **options):
+        mixed = is_mixed([a.dtype for a in arguments if _device.is_array(a)])
+        return body(*arguments, **options) if mixed else in_float32(body, *arguments, **options)
+    return function
 
 
 def elsewhere(op, *operands):
@@ -486,7 +501,7 @@ def bindings(op, module, soft=False):
             alone = module is not np and reader == "raw" and is_launched(formula)
             names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, bound if alone else widened(bound)
     if module is np:
-        names.update(blocked(op, names | dict(body=functools.partial(in_float32, names["body"]))))
+        names.update(blocked(op, names | dict(body=wide_body(op, names["body"]))))
     if module is not np:
         names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray, body=op.on_arrays(module))
         names.update(fused(op, _bodies_on_cuda(op, names)))
@@ -499,7 +514,9 @@ def _bodies_on_cuda(op, names):
     if not op.wide_body:
         return names
 
+    in_float = wide_body(op, body)
+
     def wide(*args, **options):
         half = any([getattr(a, "dtype", None) in _HALF for a in args])
-        return in_float32(body, *args, **options) if half else body(*args, **options)
+        return in_float(*args, **options) if half else body(*args, **options)
     return names | {"body": wide}
