@@ -6,7 +6,8 @@ import weakref
 
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.devices import CPU
-from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.anomaly_mode import note
+from autograd_gpu.engine.grad_mode import everywhere, local
 
 next_seq = itertools.count().__next__
 LAST = 2**64 - 1                             # AccumulateGrad's sequence number: ahead of everything in a ready queue
@@ -44,7 +45,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "lands", "made_at", "result_of")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "lands", "result_of")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -54,7 +55,6 @@ class Rare:
         self.metadata = None
         self.device = CPU
         self.lands = None                    # the device of what a copy between devices gives, where that is not `device`
-        self.made_at = None                  # anomaly mode: where the forward ran
         self.result_of = None                # the node that a saved result belongs to, where that is not this one (CopySlices)
 
 
@@ -158,6 +158,8 @@ def leaf_node(t: Tensor) -> AccumulateGrad:
     node._seq = LAST
     node._rare = None
     t._leaf = weakref.ref(node)
+    if everywhere.anomaly:
+        note(node)
     return node
 
 
@@ -221,4 +223,6 @@ def new_node(cls, device=CPU) -> Node:
     node._seq, node._rare = seq, None
     if device is not CPU:
         rare_of(node).device = device
+    if everywhere.anomaly:
+        note(node)
     return node

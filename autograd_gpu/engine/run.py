@@ -8,9 +8,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.base import Tensor, count_write, wrap
+from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
-from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, local
+from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, everywhere, local
 from autograd_gpu.engine.node import AccumulateGrad, stand_in
 
 _ndarray = np.ndarray
@@ -44,7 +45,7 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "captures", "captured", "only", "needed", "dependencies", "buffers", "owned", "queues",
-                 "roots", "guard")
+                 "roots", "guard", "at")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
@@ -54,6 +55,7 @@ class GraphTask:
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
         self.queues = {}                     # device: ReadyQueue
         self.guard = None                    # keeps the queue's device current
+        self.at = None                       # the node that is worked on; kept up in anomaly mode, where all nodes go through _apply
 
     def queue(self, device):
         """The ready queue of a device."""
@@ -152,21 +154,26 @@ def find_needed(task):
 def run(task: GraphTask, roots):
     """Run a backward on this thread. `roots`: [(node, output number, gradient as an array, or as a Tensor if create_graph)]."""
     state = local.state
-    outer = state.graph_task, state.enabled, state.mode
+    outer = state.graph_task, state.enabled
     task.roots = roots
     task.dependencies = count_dependencies([root[0] for root in roots])
     if task.captures is not None or task.only is not None:
         task.needed = find_needed(task)
     state.graph_task, state.enabled = task, task.create_graph
-    state.mode = OFF if not task.create_graph else RARE if state.saved_hooks else ON
+    state.refresh()
     token = QUIET_VARIABLE.set(QUIET)
     try:
         _drain(task, roots)
+    except Exception:
+        if everywhere.anomaly and task.at is not None:
+            _anomaly.explain(task.at)
+        raise
     finally:
         QUIET_VARIABLE.reset(token)
         if task.guard is not None:
             task.work_on(None)
-        state.graph_task, state.enabled, state.mode = outer
+        state.graph_task, state.enabled = outer
+        state.refresh()
 
 
 def _drain(task, roots):
@@ -175,7 +182,7 @@ def _drain(task, roots):
     ends = task.captured and {n for n in task.captured if n._arity}   # where gradients of tensors that are no leaves are captured
     accumulates = needed is None and task.captures is None
     plain = needed is None and not ends      # every node runs, and none is stopped at
-    keep, tensors = task.keep_graph, task.create_graph
+    keep, tensors, anomaly = task.keep_graph, task.create_graph, everywhere.anomaly
     queue, seqs, on_cpu = None, (), True     # the queue being drained; none yet while the nodes follow each other
     grad = None
 
@@ -260,13 +267,10 @@ def _drain(task, roots):
                 stop, grad = _before(task, node, grad)
                 if stop:
                     break
-            if rare is None or not rare.posthooks:
+            if not anomaly and (rare is None or not rare.posthooks):
                 results = node._apply_tensors(grad, keep) if tensors else node._apply(grad, keep)
-            else:                                                # a hook may look at what was saved
-                results = node._apply_tensors(grad, True) if tensors else node._apply(grad, True)
-                results = _hooks.run_posthooks(node, results, grad, tensors)
-                if not keep:
-                    node._release()
+            else:
+                results = _apply(task, node, grad)
             following = None
             arity = node._arity
             if arity == 1:
@@ -318,6 +322,21 @@ def _drain(task, roots):
         node = None
 
 
+def _apply(task, node, grad):
+    """What a node with hooks, or in anomaly mode, makes of its gradients."""
+    task.at = node
+    tensors, hooked = task.create_graph, node._rare is not None and bool(node._rare.posthooks)
+    keep = task.keep_graph or hooked         # a hook may look at what was saved
+    results = node._apply_tensors(grad, keep) if tensors else node._apply(grad, keep)
+    if hooked:
+        results = _hooks.run_posthooks(node, results, grad, tensors)
+        if not task.keep_graph:
+            node._release()
+    if everywhere.anomaly and everywhere.check_nan:
+        _anomaly.check_nan(node, results)
+    return results
+
+
 def _deliver_all(node, results, grad, tensors, deliver):
     """Deliver the gradients of a node with many edges; the nodes that became ready."""
     ready, seen = [], set()
@@ -338,6 +357,7 @@ def _before(task, node, grad):
 
     A node that runs is captured before its hooks, one at which the backward ends after them, as in PyTorch.
     """
+    task.at = node
     rare = node._rare
     runs = task.needed is None or node in task.needed
     hooked = rare is not None and (rare.tensor_hooks or rare.retain)
@@ -378,6 +398,7 @@ def _arrive_at_leaf(task, node, g, shared):
             return
     elif task.needed is not None and node not in task.needed:
         return
+    task.at = node
     variable, rare = node.variable, node._rare
     leaf_hooks = variable._hooks
     if leaf_hooks is not None and leaf_hooks.tensor_hooks:
@@ -421,6 +442,6 @@ def accumulate(variable: Tensor, g, shared):
         elif type(old._array) is not _ndarray or old._array.flags.writeable:
             target = old._array
             target += g
-            version(old).count += 1
+            count_write(old)
         else:
             variable._grad = wrap(_device.xp(g).asarray(old._array + g))
