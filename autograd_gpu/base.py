@@ -139,4 +139,4 @@ def count_write(t: Tensor) -> None:
         return
     found.count += 1
     if everywhere.anomaly:
-        found.written_at, = user_lines(1)
+        found.written_at = "".join(user_lines(1))

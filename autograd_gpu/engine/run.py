@@ -160,7 +160,7 @@ def run(task: GraphTask, roots):
     if task.captures is not None or task.only is not None:
         task.needed = find_needed(task)
     state.graph_task, state.enabled = task, task.create_graph
-    state.refresh()
+    state.refresh()                          # again at the end: a hook may have switched anomaly mode
     token = QUIET_VARIABLE.set(QUIET)
     try:
         _drain(task, roots)
