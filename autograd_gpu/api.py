@@ -7,7 +7,8 @@ from autograd_gpu.base import Tensor
 from autograd_gpu.devices import Device as device
 from autograd_gpu.devices import get_default_device, set_default_device
 from autograd_gpu.dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
-from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from autograd_gpu.engine.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
+from autograd_gpu.engine.grad_mode import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 from autograd_gpu.generator import Generator, default_generator
 from autograd_gpu.ops.creation import FUNCTIONS as _creation
 from autograd_gpu.ops.namespace import REGISTRY as _registry

@@ -4,12 +4,14 @@ from __future__ import annotations
 from numpy import ndarray as _ndarray
 
 from autograd_gpu import devices as _device
+from autograd_gpu.engine.anomaly_mode import user_lines
+from autograd_gpu.engine.grad_mode import everywhere, local
 
 
 class Version:
     """Counts the in-place writes to one memory; shared by every Tensor over it."""
 
-    __slots__ = ("count", "detached")
+    __slots__ = ("count", "detached", "written_at")              # the last: in anomaly mode, the line of the last write
 
     def __init__(self):
         self.count = 0
@@ -18,6 +20,20 @@ class Version:
     def visible(self):
         """What `_counter` shows: writes only."""
         return self.count - len(self.detached)
+
+
+class _Inference(Version):
+    """In the place of a counter, the mark of an inference tensor. To save one for backward means to read its count."""
+
+    __slots__ = ()
+
+    @property
+    def count(self):
+        raise RuntimeError("Inference tensors cannot be saved for backward: writes to Tensors created in inference mode are not counted. "
+                           "Use a clone() made outside of it, or no_grad() instead of inference_mode()")
+
+
+INFERENCE = object.__new__(_Inference)
 
 
 class View:
@@ -85,7 +101,22 @@ def wrap(array, new=object.__new__):
     t._requires = False
     t._node = t._grad = t._counter = t._view = t._leaf = t._hooks = None
     t._nr = 0
+    if everywhere.inferring:
+        mark(t)
     return t
+
+
+def mark(t: Tensor) -> None:
+    """Make a new tensor an inference tensor if this thread is in inference mode. Called only while some thread is."""
+    if local.state.inference:
+        t._counter = INFERENCE
+
+
+def uncounted(t: Tensor) -> Tensor:
+    """A leaf over t's memory whose writes t's counter does not see; an inference tensor if t is one."""
+    out = wrap(t._array)
+    out._counter = INFERENCE if t._counter is INFERENCE else None
+    return out
 
 
 def version(t: Tensor) -> Version:
@@ -94,3 +125,18 @@ def version(t: Tensor) -> Version:
     if found is None:
         found = t._counter = Version()
     return found
+
+
+def count_write(t: Tensor) -> None:
+    """Count an in-place write to t's memory, after it. Raises RuntimeError for an inference tensor outside of inference mode."""
+    found = t._counter
+    if found is None:
+        found = t._counter = Version()
+    elif found is INFERENCE:
+        if not local.state.inference:
+            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed: write to a clone(), or inside "
+                               "inference_mode()")
+        return
+    found.count += 1
+    if everywhere.anomaly:
+        found.written_at = "".join(user_lines(1))

@@ -11,7 +11,7 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
 from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
-from autograd_gpu.base import CudaTensor, Tensor, version, wrap
+from autograd_gpu.base import INFERENCE, CudaTensor, Tensor, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.ops import creation as _creation
@@ -101,7 +101,9 @@ def retains_grad(self) -> bool:
 
 @attribute
 def _version(self) -> int:
-    """How many in-place writes this tensor's memory has seen."""
+    """How many in-place writes this tensor's memory has seen. Raises RuntimeError for an inference tensor."""
+    if self._counter is INFERENCE:
+        raise RuntimeError("Inference tensors do not track version counter: clone() it outside of inference mode to have one that does")
     return 0 if self._counter is None else self._counter.visible()
 
 
@@ -114,6 +116,12 @@ def _base(self):
 @method
 def _is_view(self) -> bool:
     return self._view is not None
+
+
+@method
+def is_inference(self) -> bool:
+    """Whether this is an inference tensor: made in inference_mode(), its writes uncounted. Reference: torch.Tensor.is_inference."""
+    return self._counter is INFERENCE
 
 
 def _get_requires_grad(self) -> bool:
@@ -138,13 +146,14 @@ Tensor.requires_grad = property(_get_requires_grad, _set_requires_grad, doc="Whe
 def requires_grad_(self, requires_grad=True):
     """Set whether gradients are tracked for this leaf; returns it.
 
-    Raises: RuntimeError for an integer or bool tensor, and for taking the flag off a result of recorded operations.
+    Raises: RuntimeError for an integer or bool tensor, an inference tensor outside of inference mode, and for taking the flag off a
+    result of recorded operations.
     Reference: torch.Tensor.requires_grad_.
     """
     if not isinstance(requires_grad, bool):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
-        _creation.check_differentiable(self._array.dtype)
+        _creation.check_requires(self)
     if self.grad_fn is not None:
         if not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
@@ -247,7 +256,7 @@ def detach_(self):
 
 
 def _get_data(self):
-    return wrap(self._array)
+    return uncounted(self)
 
 
 def _set_data(self, value):
@@ -256,6 +265,8 @@ def _set_data(self, value):
     if self._requires:
         _creation.check_differentiable(value._array.dtype)
     self._array = value._array
+    if INFERENCE in (self._counter, value._counter):
+        self._counter = INFERENCE if value._counter is INFERENCE else None
     if type(self) in (Tensor, CudaTensor):
         self.__class__ = type(wrap(value._array))
 

@@ -48,7 +48,7 @@ PROPERTIES = {"device": "Device", "dtype": "DType", "shape": "Size", "ndim": "in
 SETTABLE = {"requires_grad": "bool", "grad": "Tensor | None", "data": "Tensor"}
 RETURNS = {"item": "Any", "tolist": "Any", "numpy": "np.ndarray", "cupy": "Any", "size": "Any", "dim": "int", "numel": "int",
            "element_size": "int", "stride": "Any", "is_contiguous": "bool", "data_ptr": "int", "is_floating_point": "bool",
-           "is_complex": "bool", "backward": "None",
+           "is_complex": "bool", "is_inference": "bool", "backward": "None",
            "register_hook": "RemovableHandle", "register_post_accumulate_grad_hook": "RemovableHandle", "retain_grad": "None",
            "_is_view": "bool", "equal": "bool", "allclose": "bool", "is_nonzero": "bool", "is_same_size": "bool"}
 

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.engine.grad_mode import local, no_grad
 from autograd_gpu.engine.hooks import packing
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of, stand_in
@@ -246,7 +246,7 @@ class Function:
         for t in inputs:
             if t._view is not None:
                 refresh(t)
-        recorded = state.enabled and any([t._requires for t in inputs])
+        recorded = bool(state.mode) and any([t._requires for t in inputs])
         ctx = new_node(cls._node_class)
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._requires for a in args])
         ctx.materialize_grads = True
@@ -286,7 +286,7 @@ def _check_outputs(ctx, outputs, inputs):
         if not any([t is i for i in inputs]):
             warnings.warn("ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be "
                           "passed to ctx.mark_dirty().", stacklevel=4)
-        version(t).count += 1
+        count_write(t)
     return outputs
 
 
@@ -346,7 +346,7 @@ def once_differentiable(fn):
     def wrapper(ctx, *args):
         with no_grad():
             results = fn(ctx, *args)
-        if not local.state.enabled or not any([isinstance(a, Tensor) and a.requires_grad for a in args]):
+        if not local.state.mode or not any([isinstance(a, Tensor) and a.requires_grad for a in args]):
             return results
         several = isinstance(results, tuple)
         marked = []

@@ -6,8 +6,10 @@ import threading
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.base import Tensor, count_write, wrap
+from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
+from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.engine.node import AccumulateGrad, stand_in
 
 _ndarray = np.ndarray
@@ -93,6 +95,17 @@ def deliver_all(task, node, results, grad, deliver):
 
 
 def visit(task, node, grad):
+    """_visit, with an error or a NaN explained in anomaly mode."""
+    if not everywhere.anomaly:
+        return _visit(task, node, grad)
+    with _anomaly.explained(node):
+        results, grad = _visit(task, node, grad)
+        if results is not NOTHING and everywhere.check_nan:
+            _anomaly.check_nan(node, results)
+        return results, grad
+
+
+def _visit(task, node, grad):
     """Run a node with its hooks and what else is rare. Returns (its results, the gradients it took); NOTHING where it is not to run.
 
     A node that runs is captured before its hooks, one at which the backward ends after them, as in PyTorch.
@@ -139,7 +152,14 @@ def _own(task, g):
 
 
 def arrive_at_leaf(task, node, g, shared):
-    """The whole gradient of a leaf is there."""
+    """The whole gradient of a leaf is there. An error of its hooks is explained in anomaly mode."""
+    if not everywhere.anomaly:
+        return _arrive_at_leaf(task, node, g, shared)
+    with _anomaly.explained(node):
+        return _arrive_at_leaf(task, node, g, shared)
+
+
+def _arrive_at_leaf(task, node, g, shared):
     if task.captures is not None:
         if node not in task.captured:
             return
@@ -188,6 +208,6 @@ def accumulate(variable: Tensor, g, shared):
         elif type(old._array) is not _ndarray or old._array.flags.writeable:
             target = old._array
             target += g
-            version(old).count += 1
+            count_write(old)
         else:
             variable._grad = wrap(_device.xp(g).asarray(old._array + g))

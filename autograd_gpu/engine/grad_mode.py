@@ -1,10 +1,11 @@
-"""What is on in this thread: recording, and the rarer features that a recording has to look out for."""
+"""What is on: in this thread recording, and the rarer features that a recording has to look out for; anomaly mode in all threads."""
 from __future__ import annotations
 
 import contextvars
 import functools
 import inspect
 import threading
+import weakref
 
 import numpy as np
 
@@ -29,33 +30,54 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 """NumPy's context variable and its value in a quiet context: setting it around a backward costs 0.1 us."""
 
 
+class Everywhere:
+    """What concerns all threads, in one place that costs 2 ns to look at."""
+
+    __slots__ = ("inferring", "anomaly", "check_nan")
+
+    def __init__(self):
+        self.inferring = 0                   # inference_mode blocks entered, in whatever thread
+        self.anomaly = False
+        self.check_nan = True
+
+
+everywhere = Everywhere()
+_states: weakref.WeakSet[State] = weakref.WeakSet()
+_lock = threading.Lock()                     # guards `_states` and the fields of `everywhere`
+
+
 class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
-    __slots__ = ("mode", "run", "enabled", "saved_hooks", "graph_task", "disabled_hooks", "multithreading", "depth",
-                 "started_at", "result_of")
+    __slots__ = ("mode", "run", "enabled", "inference", "saved_hooks", "graph_task", "at", "disabled_hooks", "multithreading", "depth",
+                 "started_at", "result_of", "__weakref__")
 
     def __init__(self):
-        self.mode = ON
         self.enabled = True
+        self.inference = False
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
         self.graph_task = None               # the backward that this thread is running
+        self.at = None                       # its node that this thread is running; kept up in anomaly mode
         self.multithreading = None           # whether CUDA devices' workers run a backward; None: where it runs on several devices
         self.depth = 0                       # how many backwards run inside each other
         self.started_at = 0                  # of these, how many were there when this thread began
         self.result_of = {}                  # node: the node that its saved result belongs to, where that is another (CopySlices)
+        with _lock:
+            _states.add(self)
+        self.refresh()
 
     def follow(self, other):
         """Take over the modes of another thread, on whose behalf this one works."""
-        for name in ("mode", "enabled", "graph_task", "disabled_hooks", "multithreading", "depth"):
+        for name in ("enabled", "inference", "graph_task", "at", "disabled_hooks", "multithreading", "depth"):
             setattr(self, name, getattr(other, name))
         self.saved_hooks = list(other.saved_hooks)
+        self.refresh()
 
     def refresh(self):
-        """Recompute `mode` after a change of the others."""
-        self.mode = OFF if not self.enabled else RARE if self.saved_hooks else ON
+        """Recompute `mode` after a change of the others. It calls nothing, so that no other thread runs between its look and its write."""
+        self.mode = OFF if not self.enabled or self.inference else RARE if everywhere.anomaly or self.saved_hooks else ON
 
 
 class _Local(threading.local):
@@ -79,6 +101,20 @@ def run_apart(body, *arguments, **options):
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread. Reference: torch.is_grad_enabled."""
     return local.state.enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is in inference mode. Reference: torch.is_inference_mode_enabled."""
+    return local.state.inference
+
+
+def set_anomaly(enabled, check_nan):
+    """Switch anomaly mode on or off, in all threads."""
+    local.state                              # noqa: B018 - made before the lock is taken, as making one takes it
+    with _lock:
+        everywhere.anomaly, everywhere.check_nan = enabled, check_nan
+        for state in _states:
+            state.refresh()
 
 
 def _enable(flag):
@@ -194,3 +230,40 @@ class set_grad_enabled(_Mode):
     def __call__(self, function):
         _enable(self._before)                # a decorator changes nothing until the function is called
         return super().__call__(function)
+
+
+class inference_mode(_Mode):
+    """Record nothing and keep no versions: what is made in the block is an inference tensor. Also a decorator; nests in itself.
+
+    An inference tensor cannot be saved for backward, nor written to in place outside of inference mode: clone() it. Views of other
+    tensors made in the block are no inference tensors. `mode=False` switches recording on again, and inference mode off.
+    Raises: TypeError for a mode that is no bool. Reference: torch.inference_mode.
+    """
+
+    __slots__ = ("_mode",)
+
+    def __new__(cls, mode=True):
+        if not isinstance(mode, bool) and not callable(mode):
+            raise TypeError(f"inference_mode(): argument 'mode' must be bool, not {type(mode).__name__}")
+        self = object.__new__(cls)
+        self._previous = []
+        self._mode = mode is not False
+        return self if isinstance(mode, bool) else self(mode)
+
+    def __enter__(self):
+        state = local.state
+        self._previous.append((state.inference, state.enabled))
+        with _lock:
+            everywhere.inferring += self._mode
+        state.inference, state.enabled = self._mode, not self._mode
+        state.refresh()
+
+    def __exit__(self, *exc_info):
+        state = local.state
+        state.inference, state.enabled = self._previous.pop()
+        with _lock:
+            everywhere.inferring -= self._mode
+        state.refresh()
+
+    def _fresh(self):
+        return type(self)(self._mode)

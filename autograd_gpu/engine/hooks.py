@@ -6,7 +6,6 @@ import functools
 import weakref
 
 from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.engine.grad_mode import OFF
 from autograd_gpu.engine.node import HookDict, RemovableHandle, edge_of, rare_of
 from autograd_gpu.engine.saved import NEVER, Packed, own_result
 
@@ -144,12 +143,13 @@ def pack_saved(node, state):
 def packing(state):
     """Within the block, `pack(t, edge, requires, counter)` runs the innermost pack hook, which records nothing, and gives a Packed."""
     hooks = state.saved_hooks[-1]
-    enabled, mode = state.enabled, state.mode
-    state.enabled, state.mode = False, OFF
+    enabled, state.enabled = state.enabled, False
+    state.refresh()
     try:
         yield functools.partial(_pack, *hooks)
     finally:
-        state.enabled, state.mode = enabled, mode
+        state.enabled = enabled
+        state.refresh()
 
 
 def _pack_all(node, pack):

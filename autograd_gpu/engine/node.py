@@ -7,6 +7,8 @@ import weakref
 
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.devices import CPU
+from autograd_gpu.engine.anomaly_mode import note
+from autograd_gpu.engine.grad_mode import everywhere
 
 next_seq = itertools.count().__next__
 LAST = 2**64 - 1                             # AccumulateGrad's sequence number: ahead of everything in a ready queue
@@ -44,7 +46,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "crosses", "made_at")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "crosses")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -54,7 +56,6 @@ class Rare:
         self.metadata = None
         self.device = CPU
         self.crosses = False                 # whether it gives gradients on other devices than the one it runs on
-        self.made_at = None                  # anomaly mode: where the forward ran
 
 
 class Node:
@@ -157,6 +158,8 @@ def leaf_node(t: Tensor) -> AccumulateGrad:
     node._seq = LAST
     node._rare = None
     t._leaf = weakref.ref(node)
+    if everywhere.anomaly:
+        note(node)
     return node
 
 
@@ -227,4 +230,6 @@ def new_node(cls, device=CPU) -> Node:
     node._seq, node._rare = seq, None
     if device is not CPU:
         rare_of(node).device = device
+    if everywhere.anomaly:
+        note(node)
     return node

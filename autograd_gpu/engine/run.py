@@ -8,7 +8,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
-from autograd_gpu.engine.grad_mode import OFF, ON, QUIET, QUIET_VARIABLE, RARE, local
+from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, everywhere, local
 from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.engine.task import GraphTask, count_dependencies, find_needed
 from autograd_gpu.engine.workers import cuda_devices, drain_by_workers
@@ -26,13 +26,13 @@ def run(task: GraphTask, roots):
     depth = state.depth
     if depth and not depth % NESTED and state.started_at != depth:
         return _on_a_fresh_thread(task, roots, state)
-    outer = state.graph_task, state.enabled, state.mode
+    outer = state.graph_task, state.at, state.enabled
     task.roots = roots
     task.dependencies = count_dependencies([root[0] for root in roots])
     if task.captures is not None or task.only is not None:
         task.needed = find_needed(task)
     state.graph_task, state.enabled, state.depth = task, task.create_graph, depth + 1
-    state.mode = OFF if not task.create_graph else RARE if state.saved_hooks else ON
+    state.refresh()
     token = QUIET_VARIABLE.set(QUIET)
     try:
         if _device.cupy is not None and (devices := cuda_devices(task, state)):
@@ -43,8 +43,9 @@ def run(task: GraphTask, roots):
         QUIET_VARIABLE.reset(token)
         if task.guard is not None:
             task.work_on(None)
-        state.graph_task, state.enabled, state.mode = outer
+        state.graph_task, state.at, state.enabled = outer
         state.depth = depth
+        state.refresh()                      # not what it was before: a hook may have switched anomaly mode
 
 
 def _on_a_fresh_thread(task, roots, state):
@@ -71,7 +72,8 @@ def _on_a_fresh_thread(task, roots, state):
 def _drain(task, roots):
     dependencies, buffers = task.dependencies, task.buffers
     needed, ends = task.needed, task.ends
-    plain = needed is None and not ends      # every node runs, and none is stopped at
+    anomaly = everywhere.anomaly
+    plain = needed is None and not ends and not anomaly          # every node runs, and none is stopped at
     keep, tensors = task.keep_graph, task.create_graph
     queue, seqs, on_cpu = None, (), True     # the queue being drained; none yet while the nodes follow each other
     deliver = deliverer(task, arrive_at_leaf)
@@ -108,13 +110,13 @@ def _drain(task, roots):
                 else:
                     return
                 seqs, on_cpu = queue.seqs, queue.device is _device.CPU
-                plain = on_cpu and needed is None and not ends
+                plain = on_cpu and needed is None and not ends and not anomaly
                 task.work_on(queue.device)
             node = queue.pop()
             grad = buffers.pop(node)
         rare = node._rare
         while True:                                              # from node to node, without the queue while it can
-            if rare is None and (not ends or node not in ends):
+            if rare is None and not anomaly and (not ends or node not in ends):
                 results = node._apply_tensors(grad, keep) if tensors else node._apply(grad, keep)
             else:
                 results, grad = visit(task, node, grad)

@@ -51,7 +51,7 @@ class Packed:
         if not isinstance(t, Tensor):
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}")
         if t._counter is self.counter and _writes_since(self.counter, saved_at):
-            raise _modified(node, what, self.shape, self.dtype, self.counter.visible(), saved_at)
+            raise _modified(node, what, self, self.counter, saved_at)
         if t._array.shape != self.shape:
             raise RuntimeError(f"the unpack hook gave a tensor of shape {t._array.shape} for one of shape {self.shape}")
         out = wrap(t._array)
@@ -72,11 +72,15 @@ def freed(node):
         f"compute the loss again")
 
 
-def _modified(node, what, shape, dtype, count, expected):
+def _modified(node, what, like, counter, expected):
+    """The error for a saved value of an array's shape and dtype that was written to after it was at the version `expected`."""
+    where = getattr(counter, "written_at", None)
     return RuntimeError(
-        f"{type(node).name(node)}: {what} (shape {tuple(shape)}, {dtype}), one of the variables needed for gradient computation, has been "
-        f"modified by an inplace operation: it is at version {count}; expected version {expected}. Write to a clone() "
-        f"instead, or after the backward")
+        f"{type(node).name(node)}: {what} (shape {tuple(like.shape)}, {like.dtype}), one of the variables needed for gradient computation, "
+        f"has been modified by an inplace operation: it is at version {counter.visible()}; expected version "
+        f"{expected - sum(c < expected for c in counter.detached)}. Write to a clone() instead, or after the backward. " + (
+            f"The last write to it:\n{where}" if where else
+            "Anomaly mode, torch.autograd.set_detect_anomaly(True), shows the line that wrote to it"))
 
 
 def _was_detached(node, name):
@@ -97,8 +101,7 @@ def saved_input(node, name):
     if value._node is None and counter.count - 1 in counter.detached and _had_history(node, name):
         raise _was_detached(node, name)
     if _writes_since(counter, saved_at):
-        raise _modified(node, f"its saved input '{name}'", value._array.shape, value._array.dtype, counter.visible(),
-                        saved_at - sum(c < saved_at for c in counter.detached))
+        raise _modified(node, f"its saved input '{name}'", value._array, counter, saved_at)
     return value
 
 
@@ -113,8 +116,7 @@ def saved_result(node, name, nr):
         return _with_history(t, node, nr)
     counter = getattr(node, "c_" + name)
     if _writes_since(counter, saved_at):
-        raise _modified(node, f"its result '{name}'", value.shape, value.dtype, counter.visible(),
-                        saved_at - sum(c < saved_at for c in counter.detached))
+        raise _modified(node, f"its result '{name}'", value, counter, saved_at)
     return own_result(node, value, nr, counter)
 
 
@@ -156,5 +158,5 @@ def list_item(node, name, value, saved_at):
         return value.open(node, f"a tensor of its saved '{name}'", saved_at)
     counter = value._counter
     if counter is not None and counter.count != saved_at and _writes_since(counter, saved_at):
-        raise _modified(node, f"a tensor of its saved '{name}'", value._array.shape, value._array.dtype, counter.visible(), saved_at)
+        raise _modified(node, f"a tensor of its saved '{name}'", value._array, counter, saved_at)
     return value

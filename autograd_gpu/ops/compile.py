@@ -250,6 +250,7 @@ def _function(text, op, on_cuda):
             _record(text, op, on_cuda)
         elif op.outputs == 1:
             text("out._node = None; out._nr = 0; out._requires = False")
+            text("if everywhere.inferring: mark(out)")
         text("return " + _returned(op))
 
 
@@ -343,7 +344,9 @@ def _wrap_outputs(text, op):
         _new_tensor(text, "out", "data")
         if op.is_view:
             text("v = input._counter")
-            text("out._counter = version(input) if v is None else v")
+            text("if v is None: v = version(input)")
+            text("elif v is INFERENCE: return inference_view(out)")
+            text("out._counter = v")
             text("view = new(View)")
             text(f"view.step = (op, ({_step_arguments(op)}))")
             text("parent = input._view")
@@ -352,7 +355,7 @@ def _wrap_outputs(text, op):
             with text.block("else:"):
                 text("view.base = parent.base; view.links = links = parent.links + 1")
                 text("view.before = parent if links % LINKS else parent.steps")
-            text("view.seen = out._counter.count")
+            text("view.seen = v.count")
             text("out._view = view")
         else:
             text("out._counter = out._view = None")
@@ -362,6 +365,7 @@ def _wrap_outputs(text, op):
             text(f"if type(d_{n}) is not nd: d_{n} = asarray(d_{n})")
             _new_tensor(text, f"o_{n}", f"d_{n}")
             text(f"o_{n}._counter = o_{n}._view = o_{n}._node = None; o_{n}._nr = 0; o_{n}._requires = False")
+        text("if everywhere.inferring: " + "; ".join([f"mark(o_{n})" for n in op.output_names]))
 
 
 def _step_arguments(op):
@@ -409,7 +413,9 @@ def _record(text, op, on_cuda):
         text("else:")
         text(f"    out._node = None; out._nr = 0; out._requires = {'input._requires' if op.is_view else 'False'}")
         if op.is_view:
-            text("    if not local.state.enabled: view.step = NoGradStep(view.step)")
+            text("    if not local.state.mode: view.step = unrecorded(view.step)")
+        else:
+            text("    if everywhere.inferring: mark(out)")
 
 
 def _record_edges(text, op):

@@ -9,7 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.grad_mode import local
-from autograd_gpu.engine.node import Node, Rare, edge_of, next_seq
+from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 
@@ -42,10 +42,9 @@ class _DeviceCopy(Node):
 
 def _to_device(t, where):
     made = wrap(_device.copy(t._array, where))
-    if t.requires_grad and local.state.enabled:
-        node = _DeviceCopy()
-        node._seq, node._rare = next_seq(), Rare()
-        node._rare.device, node._rare.crosses = where, True
+    if t.requires_grad and local.state.mode:
+        node = new_node(_DeviceCopy, where)
+        rare_of(node).crosses = True
         node.n0, node.i0 = edge_of(t)
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True

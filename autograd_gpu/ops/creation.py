@@ -10,8 +10,8 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.engine.grad_mode import run_apart
+from autograd_gpu.base import INFERENCE, Tensor, wrap
+from autograd_gpu.engine.grad_mode import local, run_apart
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.op import op
 from autograd_gpu.ops.operands import fitted
@@ -37,6 +37,13 @@ def check_differentiable(dtype) -> None:
     if _dtype.category(dtype) not in "fc":
         raise RuntimeError(f"only Tensors of floating point and complex dtype can require gradients, got {_dtype.of(dtype)}: "
                            f"convert it, with .to(torch.float32) for instance")
+
+
+def check_requires(t: Tensor) -> None:
+    """Raises RuntimeError unless a leaf may require gradients."""
+    check_differentiable(t._array.dtype)
+    if t._counter is INFERENCE and not local.state.inference:
+        raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed: clone() it first")
 
 
 def leaf(array, requires_grad=False, device=None) -> Tensor:
@@ -545,6 +552,13 @@ def is_complex(input) -> bool:
     """Whether a tensor's dtype is complex. Reference: torch.is_complex."""
     check_tensor("is_complex", input)
     return input._array.dtype.kind == "c"
+
+
+@public
+def is_inference(input) -> bool:
+    """Whether a tensor is an inference tensor: made in inference mode. Reference: torch.is_inference."""
+    check_tensor("is_inference", input)
+    return input._counter is INFERENCE
 
 
 @public

@@ -5,7 +5,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.base import Tensor, count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
@@ -342,7 +342,7 @@ def _store(t, key, value):
     except (ValueError, TypeError) as error:
         raise RuntimeError(f"setitem: shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to x[key]: "
                            f"{error}") from None
-    version(t).count += 1
+    count_write(t)
 
 
 # ------------------------------------------------------------------------------------------------------- what is written over

@@ -1,7 +1,8 @@
 """In-place forms: the op out of place, its result written into the tensor, the history rewritten.
 
 What the formula needs decides what is kept: the overwritten input, as a copy; the result, as the memory after the write.
-A call that fails leaves value, version and history as they were.
+A call that fails leaves value, version and history as they were. Not so a write to an inference tensor outside of inference mode, which is
+an error once the write is counted, as in PyTorch.
 """
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
@@ -29,7 +30,7 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(t).__name__}")
     if t._view is not None:
         refresh(t)
-    tracked = local.state.enabled and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
+    tracked = bool(local.state.mode) and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
     if tracked:
         check_history(t, name)
     array = t._array
@@ -66,7 +67,7 @@ def written(t: Tensor, data) -> None:
     else:
         with _device.guard(t.device):
             _device.cupy.copyto(array, data, casting="unsafe")
-    version(t).count += 1
+    count_write(t)
 
 
 def inplace(op):
@@ -124,7 +125,7 @@ def _write_direct(ufunc, t: Tensor, other) -> bool:
         quiet_run(ufunc, array, other, array)
     except Exception:                        # its shape does not fit, or the context is taken: the longer way says which
         return False
-    version(t).count += 1
+    count_write(t)
     return True
 
 

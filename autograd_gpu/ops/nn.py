@@ -8,7 +8,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import version, wrap
+from autograd_gpu.base import count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -266,7 +266,7 @@ def _shorten(weight, indices, max_norm, norm_type):
     scale = (max_norm / (norms + 1e-7)).clip(None, 1)
     scale[norms <= max_norm] = 1
     weight._array[used] = rows * scale
-    version(weight).count += 1
+    count_write(weight)
 
 
 @composite(method=False, function=False)
@@ -441,7 +441,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         for t, value in ((running_mean, lambda: F.mean(data, dims)), (running_var, lambda: F.var(data, dims))):
             if t is not None:
                 t._array[...] = t._array * (1 - momentum) + value()._array * momentum
-                version(t).count += 1
+                count_write(t)
     return out
 
 

@@ -7,16 +7,17 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import LINKS, CudaTensor, Tensor, Version, View, version, wrap
+from autograd_gpu.base import INFERENCE, LINKS, CudaTensor, Tensor, Version, View, mark, version, wrap
 from autograd_gpu.blocks import LARGE
-from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
+from autograd_gpu.engine.anomaly_mode import note
+from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
 from autograd_gpu.expression import is_mixed
 from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
 from autograd_gpu.ops.namespace import OPS, rebind
-from autograd_gpu.ops.views import NoGradStep, refresh, view_outputs
+from autograd_gpu.ops.views import inference_view, refresh, unrecorded, view_outputs
 
 nd = np.ndarray
 _scalars: dict[tuple, Tensor] = {}           # Python numbers as Tensors; emptied when it is full
@@ -49,6 +50,7 @@ def number(value, dtype):
         raise OverflowError(f"value cannot be converted to type {_dtype.of(own)} without overflow: {value}")
     t = wrap(run_apart(array.astype, own))
     t._hooks = WrappedNumber
+    t._counter = None                        # no inference tensor: it may be used again where something is recorded
     lasting = own is dtype and value == value            # not where it depends on the default dtype
     if lasting and (value != 0 or type(value) is int) and (own.kind not in "iu" or t._array == array):
         if len(_scalars) >= 1000:                        # 0.0 and -0.0 would be one key; a number that wraps is looked at each time
@@ -455,6 +457,8 @@ def cuda_device(operands):
 
 def rare(node, state):
     """What a recording does besides, when something rare is on in this thread."""
+    if everywhere.anomaly:
+        note(node)
     if state.saved_hooks:
         pack_saved(node, state)
 
@@ -479,7 +483,7 @@ _COMMON = {
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
-    NoGradStep=NoGradStep, PRIME=PRIME,
+    INFERENCE=INFERENCE, everywhere=everywhere, mark=mark, inference_view=inference_view, unrecorded=unrecorded, PRIME=PRIME,
     NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.base import INFERENCE, Tensor, count_write, wrap
 from autograd_gpu.ops.inplace import check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -499,7 +499,7 @@ def _in_place(name, of):
             out = of(input, *args, **kwargs)
             input._array, input._view = out._array, out._view
             input._node, input._nr, input._requires = out._node, out._nr, out._requires
-            out._counter.count += 1
+            count_write(out)
             out._view.seen = out._counter.count
             return input
         if _is_shared(input):
@@ -508,7 +508,7 @@ def _in_place(name, of):
         source._requires, source._node, source._nr = input._requires, input._node, input._nr
         out = of(source, *args, **kwargs)
         input._array = out._array
-        version(input).count += 1            # who saved the old shape notices
+        count_write(input)                   # who saved the old shape notices
         if out._requires:
             set_history(input, out._node, out._nr)
         return input
@@ -519,9 +519,9 @@ def _in_place(name, of):
 
 def _is_shared(t):
     """Whether other tensors count the writes to t's memory: more holds its counter than t and the node that saved t as its result."""
-    if t._counter is None:
+    if t._counter is None or t._counter is INFERENCE:
         return False
-    record = getattr(t._node, "record", None)
+    record = getattr(t._node, "_record", None)
     saved = sum([getattr(t._node, "c_" + name, None) is t._counter for name in (record.saved_results if record else ())])
     return sys.getrefcount(t._counter) > 2 + saved
 

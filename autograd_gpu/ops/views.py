@@ -10,7 +10,7 @@ import contextlib
 import weakref
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import LINKS, Tensor, View, version, wrap
+from autograd_gpu.base import INFERENCE, LINKS, Tensor, View, version, wrap
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed
@@ -216,7 +216,7 @@ def refresh(t: Tensor) -> None:
         return
     reason = unwritable(view)
     if reason:
-        if not local.state.enabled:
+        if not local.state.mode:
             return                           # read only: its history is not asked for
         raise RuntimeError(f"a view has lost its history, as its base or another view of its base has been modified inplace since: "
                            f"{reason}. Write to a clone(), or take the view again")
@@ -233,6 +233,18 @@ class NoGradStep(tuple):
 
     __slots__ = ()
     reason = "it was created in no_grad mode, so that its history is not known"
+
+
+class InferenceStep(tuple):
+    """The step that made a view of a tensor, which is no inference tensor, in inference mode."""
+
+    __slots__ = ()
+    reason = "it was created in inference mode and is used in normal mode, where its history is not known"
+
+
+def unrecorded(step):
+    """The step of a view made while nothing is recorded."""
+    return (InferenceStep if local.state.inference else NoGradStep)(step)
 
 
 class FunctionStep(tuple):
@@ -284,14 +296,26 @@ def _move_retained(t, node, nr):
 def view_outputs(t, outs, op, arguments):
     """Make an op's several results views of t."""
     counter = version(t)
+    if counter is INFERENCE:
+        for out in outs:
+            inference_view(out)
+        return
     parent = t._view
     for i, out in enumerate(outs):
         out._counter, out._requires = counter, t._requires
         out._view = view = View()
-        view.step = (op, arguments, i) if local.state.enabled else NoGradStep((op, arguments, i))
+        view.step = (op, arguments, i) if local.state.mode else unrecorded((op, arguments, i))
         if parent is None:
             view.base, view.before, view.links = t, (), 0
         else:
             view.base, view.links = parent.base, parent.links + 1
             view.before = parent if view.links % LINKS else parent.steps
         view.seen = counter.count
+
+
+def inference_view(out: Tensor) -> Tensor:
+    """A view of an inference tensor: an inference tensor too, without a base and without a gradient."""
+    out._counter = INFERENCE
+    out._view = out._node = None
+    out._nr, out._requires = 0, False
+    return out
