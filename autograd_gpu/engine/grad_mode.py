@@ -32,7 +32,7 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
-    __slots__ = ("mode", "run", "enabled", "saved_hooks", "graph_task", "pending", "disabled_hooks")
+    __slots__ = ("mode", "run", "enabled", "saved_hooks", "graph_task", "pending", "disabled_hooks", "before_write")
 
     def __init__(self):
         self.mode = ON
@@ -40,6 +40,7 @@ class State:
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
+        self.before_write = None             # called with each tensor that is about to be written to in place, if set
         self.graph_task = None               # the backward that this thread is running
         self.pending = None                  # what an unlinking node has left to drop (node.unlink)
 

@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.devices import CPU
@@ -44,7 +47,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "lands", "made_at", "result_of")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "lands", "made_at", "result_of", "results")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -55,6 +58,7 @@ class Rare:
         self.device = CPU
         self.lands = None                    # the device of what a copy between devices gives, where that is not `device`
         self.made_at = None                  # anomaly mode: where the forward ran
+        self.results = {}                    # output number: (shape, dtype, device), of those that somebody asked the edge of
         self.result_of = None                # the node that a saved result belongs to, where that is not this one (CopySlices)
 
 
@@ -69,6 +73,7 @@ class Node:
     """
 
     __slots__ = ("_seq", "_rare", "__weakref__")
+    _result_meta: Sequence[Any]              # of a node with several results: (shape, dtype, ...) of each
     _arity = 0
     _outputs = 1
     _title = "Node"
@@ -132,17 +137,36 @@ class Node:
         return RemovableHandle(rare_of(self).prehooks, hook)
 
 
+_making = threading.Lock()                   # guards `_rare` of nodes, so that no thread's hook goes into one that is dropped
+
+
 def rare_of(node: Node) -> Rare:
     """The node's Rare, made at its first need."""
     if node._rare is None:
-        node._rare = Rare()
+        made = Rare()
+        with _making:                        # no allocation in here: a finaliser that it ran could want the lock
+            if node._rare is None:
+                node._rare = made
     return node._rare
+
+
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor arrives: a node, and which of its outputs the tensor was.
+
+    autograd.grad and backward take it in place of the tensor, which need not be kept for that.
+    Reference: torch.autograd.graph.GradientEdge.
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None      # PyTorch's, whose nodes do not keep what lies before them; here the node does
 
 
 class AccumulateGrad(Node):
     """Adds what arrives into `variable.grad`. One per leaf; the leaf holds it weakly, the graph strongly."""
 
     __slots__ = ("variable",)
+    variable: Tensor
     _title = "torch::autograd::AccumulateGrad"
 
 
