@@ -1,4 +1,5 @@
 """Edges, and hooks on gradients: each program gives what it gives in PyTorch; then what only ours promises."""
+import functools
 import gc
 import threading
 import traceback
@@ -458,6 +459,51 @@ def a_hook_that_keeps_gradients(torch):
     backward(x * 2)
     backward(x * 2)
     return kept, x.grad
+
+
+@program
+def hooks_where_no_gradient_arrives(torch):
+    class Cut(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return None
+    told = []
+    for answer in (None, ones(torch, 2)):
+        for register in (lambda x, y: x.register_hook, lambda x, y: y.register_hook, lambda x, y: y.grad_fn.register_hook,
+                         lambda x, y: y.grad_fn.register_prehook, lambda x, y: edge(torch, x).node.register_prehook,
+                         lambda x, y: x.register_post_accumulate_grad_hook):
+            log = []
+
+            def hook(*g, log=log, answer=answer):
+                log.append([t is None if t is None or isinstance(t, torch.Tensor) else [u is None for u in t] for t in g])
+                return answer if answer is None or len(log[0]) == 1 and not isinstance(g[0], tuple) else (answer,) * len(g[0])
+            x = leaf(torch)
+            y = x.exp()
+            register(x, y)(hook)
+            told += [result(lambda torch, y=y: backward(Cut.apply(y)), torch), log, x.grad]
+    x = leaf(torch, 4)
+    a, b = x.split(2)
+    a.grad_fn.register_prehook(lambda g: (g[0], ones(torch, 2)))
+    y = x[:2] * ones(torch, 2)
+    y.grad_fn.register_hook(lambda g, h: (g[0], ones(torch, 2)))
+    return told, result(lambda torch: backward(a), torch), result(lambda torch: backward(y), torch)
+
+
+@program
+def hooks_on_recorded_gradients(torch):
+    log, found = [], []
+    for hook in (lambda g, x: g.mul_(3), lambda g, x: g * x, lambda g, x: log.append((g.requires_grad, g.is_leaf, g.grad_fn.name()))):
+        for on_leaf in (False, True):
+            x = leaf(torch)
+            h = x ** 2
+            (x if on_leaf else h).register_hook(functools.partial(hook, x=x))
+            g, = torch.autograd.grad((h ** 2).sum(), x, create_graph=True)
+            found += [g, torch.autograd.grad(g.sum(), x)]
+    return log, found
 
 
 @program

@@ -28,11 +28,12 @@ def _replace(value, given, what):
     """What a hook returned, as a gradient in place of the one it was given."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{what} should return a Tensor or None, got {type(value).__name__}")
-    if given is not None:
-        if value._array.shape != given._array.shape:
-            raise RuntimeError(f"{what} has changed the size of value: it got {given._array.shape} and returned {value._array.shape}")
-        if value._array.dtype != given._array.dtype:
-            raise RuntimeError(f"{what} has changed the type of value: it got {given._array.dtype} and returned {value._array.dtype}")
+    if given is None:
+        raise RuntimeError(f"{what} can't replace a None gradient with a non-None value: nothing flowed here")
+    if value._array.shape != given._array.shape:
+        raise RuntimeError(f"{what} has changed the size of value: it got {given._array.shape} and returned {value._array.shape}")
+    if value._array.dtype != given._array.dtype:
+        raise RuntimeError(f"{what} has changed the type of value: it got {given._array.dtype} and returned {value._array.dtype}")
     return value
 
 
