@@ -8,25 +8,52 @@ from typing import Any
 import numpy as np
 
 from autograd_gpu import devices as _device
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
-from autograd_gpu.engine.node import edge_of, leaf_node
+from autograd_gpu.engine.node import AccumulateGrad, GradientEdge, Node, edge_of, leaf_node
 from autograd_gpu.engine.run import run
 from autograd_gpu.engine.task import GraphTask
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.views import refresh
 
+_Places = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+
 
 def _as_tuple(value):
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(value)
+
+
+def _edge(edge, what):
+    """(node, output number) of a GradientEdge. Raises RuntimeError for one that names no output of a node."""
+    node, nr, _ = edge
+    if not isinstance(node, Node):
+        raise RuntimeError(f"{what}: GradientEdge's first object must be an autograd.graph.Node but got {type(node).__name__}")
+    count = node._outputs if isinstance(node._outputs, int) else len(node._result_meta)
+    if not isinstance(nr, int) or not 0 <= nr < count:
+        raise RuntimeError(f"{what}: GradientEdge's output_nr is {nr!r}, its node {node.name()} has {count} output(s), numbered from 0")
+    return node, nr
+
+
+def _result_of(node, nr):
+    """(shape, dtype, device) of a node's output; None where neither the node nor get_gradient_edge has noted it."""
+    if type(node) is AccumulateGrad:
+        return node.variable._array.shape, node.variable._array.dtype, node.variable.device
+    if node._rare is not None and nr in node._rare.results:
+        return node._rare.results[nr]
+    meta = getattr(node, "_result_meta", None)
+    return None if meta is None or meta[nr] is None else (*meta[nr][:2], node._device)
 
 
 def _make_root(i, output, gradient, create_graph):
     """(node, output number, gradient) of one output. Raises RuntimeError or TypeError, naming what is wrong."""
-    if not isinstance(output, Tensor):
-        raise TypeError(f"element {i} of tensors to differentiate must be a Tensor, got {type(output).__name__}")
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+    if isinstance(output, GradientEdge):
+        node, nr = _edge(output, f"element {i} of tensors to differentiate")
+        return _make_root_of_edge(i, node, nr, gradient, create_graph)
+    if not isinstance(output, Tensor):
+        raise TypeError(f"element {i} of tensors to differentiate must be a Tensor, got {type(output).__name__}")
     array = output._array
     if output._view is not None:
         refresh(output)
@@ -34,26 +61,54 @@ def _make_root(i, output, gradient, create_graph):
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:
-        if array.size != 1:
-            raise RuntimeError(f"grad can be implicitly created only for scalar outputs, element {i} has shape {array.shape}: reduce "
-                               f"it, with .sum() for instance, or pass the gradient with respect to it")
-        if array.dtype.kind == "c":
-            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
+        if array.size != 1 or array.dtype.kind == "c":
+            raise _not_implicit(i, array.shape, array.dtype)
         node = output._node
         one = _one(array, create_graph)
         return (leaf_node(output) if node is None else node), output._nr, wrap(one) if create_graph else one
-    if gradient._array.shape != array.shape:
-        raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(gradient._array.shape)} and output[{i}] has a "
-                           f"shape of {tuple(array.shape)}; they have to be the same")
-    if (gradient._array.dtype.kind == "c") != (array.dtype.kind == "c"):
-        raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                           f"grad_output[{i}] has {gradient.dtype} and output[{i}] has {output.dtype}")
-    if gradient.device != output.device:
-        raise RuntimeError(f"grad_output[{i}] is on {gradient.device}, output[{i}] on {output.device}; move it with .to()")
     node, nr = edge_of(output)
+    return node, nr, _checked(i, gradient, array.shape, array.dtype, output.device, create_graph)
+
+
+def _make_root_of_edge(i, node, nr, gradient, create_graph):
+    """_make_root for an output of which only the edge is given."""
+    found = _result_of(node, nr)
+    if found is None:
+        if gradient is None:
+            raise RuntimeError(f"element {i} of tensors to differentiate is a GradientEdge that was not made by get_gradient_edge, so that "
+                               f"the shape of its gradient is not known: pass the gradient")
+        found = gradient._array.shape, gradient._array.dtype, gradient.device
+    shape, dtype, device = found
+    if gradient is not None:
+        return node, nr, _checked(i, gradient, shape, dtype, device, create_graph)
+    if any([n != 1 for n in shape]) or dtype.kind == "c":
+        raise _not_implicit(i, shape, dtype)
+    with _device.guard(device):
+        one = _device.module(device).ones(shape, dtype)
+    return node, nr, wrap(one) if create_graph else one
+
+
+def _not_implicit(i, shape, dtype):
+    if any([n != 1 for n in shape]):
+        return RuntimeError(f"grad can be implicitly created only for scalar outputs, element {i} has shape {shape}: reduce it, with "
+                            f".sum() for instance, or pass the gradient with respect to it")
+    return RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {_dtype.of(dtype)}")
+
+
+def _checked(i, gradient, shape, dtype, device, create_graph):
+    """The gradient that was given for an output, as the task takes it. Raises RuntimeError where it does not fit."""
+    array = gradient._array
+    if array.shape != shape:
+        raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(array.shape)} and output[{i}] has a shape of "
+                           f"{tuple(shape)}; they have to be the same")
+    if (array.dtype.kind == "c") != (dtype.kind == "c"):
+        raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                           f"grad_output[{i}] has {gradient.dtype} and output[{i}] has {_dtype.of(dtype)}")
+    if gradient.device != device:
+        raise RuntimeError(f"grad_output[{i}] is on {gradient.device}, output[{i}] on {device}; move it with .to()")
     if create_graph:
-        return node, nr, gradient if gradient._array.dtype == array.dtype else gradient.to(output.dtype)
-    return node, nr, gradient._array.astype(array.dtype, copy=False)
+        return gradient if array.dtype == dtype else gradient.to(_dtype.of(dtype))
+    return array.astype(dtype, copy=False)
 
 
 _ones: dict[np.dtype, np.ndarray] = {}       # a read-only 0-d one of each dtype: nothing in the engine writes to a root's gradient
@@ -81,8 +136,8 @@ def _make_roots(outputs, gradients, create_graph):
     return [_make_root(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=False))]
 
 
-def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False,
-             grad_variables=None, inputs: Tensor | Sequence[Tensor] | None = None) -> None:
+def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables=None, inputs: _Places | None = None) -> None:
     """Add the gradients of `tensors` to the .grad of the leaves they were computed from, or of `inputs` only.
 
     grad_tensors: for each tensor the gradient with respect to it, of its shape; may be left out, or None, for a tensor of one
@@ -112,6 +167,9 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
     if inputs is not None:
         only = set()
         for i, t in enumerate(inputs):
+            if isinstance(t, GradientEdge):
+                only.add(_edge(t, f"backward: element {i} of `inputs`")[0])
+                continue
             if not isinstance(t, Tensor):
                 raise RuntimeError(f"backward: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
             if not t.requires_grad:
@@ -125,7 +183,7 @@ def backward(tensors: Tensor | Sequence[Tensor], grad_tensors=None, retain_graph
     run(GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph, only=only), roots)
 
 
-def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs=None, retain_graph: bool | None = None,
+def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: bool | None = None,
          create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
          materialize_grads: bool = False) -> Any:
     """The gradients of the sum of `outputs` with respect to `inputs`, one each; no .grad changes.
@@ -154,6 +212,10 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
     captures: dict[Any, Any] = {}
     keys = []
     for i, t in enumerate(inputs):
+        if isinstance(t, GradientEdge):
+            keys.append(_edge(t, f"grad: element {i} of `inputs`"))
+            captures[keys[-1]] = None
+            continue
         if not isinstance(t, Tensor):
             raise RuntimeError(f"grad: all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} at {i}")
         if t._view is not None:
@@ -178,6 +240,9 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
 def _absent(i, t, allow_unused, materialize_grads, create_graph):
     """What stands for the gradient of an input that the outputs do not depend on."""
     if materialize_grads:
+        if isinstance(t, GradientEdge):
+            raise RuntimeError(f"grad: materialize_grads cannot be used when the given input is a GradientEdge, as element {i} is: pass "
+                               f"the tensor, whose shape is known")
         zeros = wrap(_device.xp(t._array).zeros_like(t._array))
         zeros._requires = create_graph
         return zeros

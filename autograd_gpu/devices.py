@@ -297,19 +297,20 @@ class Surroundings:
             _local.stack, _local.default = before
 
 
-def copy(array, where: Device):
-    """The array's values on a device: the array itself if it is there already."""
+def copy(array, where: Device, move=None):
+    """The array's values on a device: the array itself if it is there already. `move`: what is used in place of `moved`."""
+    move = move or moved
     here = of(array)
     if here == where:
         return array
     if array.flags.c_contiguous:
-        return _moved(array, here, where)
+        return move(array, here, where)
     axes = sorted(range(array.ndim), key=lambda k: -array.strides[k])
     dense = array.transpose(axes)            # in C order, if its elements lie without gaps: then it is laid out alike on both sides
     if not dense.flags.c_contiguous:
         with guard(here):
-            return copy(array.copy(order_of(array)), where)
-    return _moved(dense, here, where).transpose(sorted(range(array.ndim), key=axes.__getitem__))
+            return copy(array.copy(order_of(array)), where, move)
+    return move(dense, here, where).transpose(sorted(range(array.ndim), key=axes.__getitem__))
 
 
 def host(array):
@@ -317,7 +318,7 @@ def host(array):
     return array if type(array) is np.ndarray else copy(array, CPU)
 
 
-def _moved(array, here, where):
+def moved(array, here, where):
     """An array in C order on another device."""
     if where.type == "cpu":
         with guard(here):

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import autograd_gpu
-from tests.test_function import plain
+from tests.parity import plain
 
 PROGRAMS = {}
 

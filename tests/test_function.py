@@ -1,12 +1,12 @@
 """Custom Functions: each program gives what it gives in PyTorch, values, flags, gradients and errors; and what only ours promises."""
 import gc
-import warnings
 import weakref
 
 import numpy as np
 import pytest
 
 import autograd_gpu
+from tests.parity import result
 
 PROGRAMS = {}
 
@@ -15,25 +15,6 @@ def program(f):
     """A program over a module named torch; what it returns is compared with PyTorch's."""
     PROGRAMS[f.__name__] = f
     return f
-
-
-def plain(x):
-    """What a program returned as Python values."""
-    if hasattr(x, "detach"):
-        return x.tolist(), tuple(x.shape), str(x.dtype), x.requires_grad, None if x.grad_fn is None else x.grad_fn.name()
-    if isinstance(x, (tuple, list)):
-        return [plain(y) for y in x]
-    return x
-
-
-def result(f, torch):
-    """A program's result, or the type of what it raised."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return plain(f(torch))
-        except Exception as error:           # its type is the result
-            return type(error).__name__
 
 
 def scale(torch, backward=None, forward=None):

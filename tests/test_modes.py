@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu
-from tests.test_function import plain, result
+from tests.parity import plain, result
 
 PROGRAMS = {}
 

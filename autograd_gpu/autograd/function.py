@@ -9,8 +9,8 @@ from typing import Any
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.engine.grad_mode import local, no_grad
-from autograd_gpu.engine.hooks import packing
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of, stand_in
+from autograd_gpu.engine.packing import SavedTensor, packing
 from autograd_gpu.engine.saved import RELEASED, Packed, freed, list_item, own_result
 from autograd_gpu.ops.inplace import check_history
 from autograd_gpu.ops.namespace import OPS
@@ -69,6 +69,18 @@ class FunctionCtx(Node):
             raise freed(self)
         return tuple([self._unpack(value, saved_at) for value, saved_at in zip(self._saved, self._saved_at, strict=True)])
 
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """A SavedTensor for each of what save_for_backward kept. Raises RuntimeError where it was freed."""
+        if self._saved is RELEASED:
+            raise freed(self)
+        return tuple([SavedTensor(self, "_saved", i, functools.partial(self._saved_tensor, i)) for i in range(len(self._saved))])
+
+    def _saved_tensor(self, i):
+        if self._saved is RELEASED:
+            raise freed(self)
+        return self._unpack(self._saved[i], self._saved_at[i])
+
     def _unpack(self, value, saved_at):
         if value is None:
             return None
@@ -91,7 +103,7 @@ class FunctionCtx(Node):
                 version(t)
         self._saved_at = [0 if t is None or t._counter is None else t._counter.count for t in self.to_save]
         if state.saved_hooks and self.to_save:
-            with packing(state) as pack:
+            with packing(*state.saved_hooks[-1]) as pack:
                 self._saved = tuple([t if t is None else self._packed(pack, t) for t in self.to_save])
         else:
             self._saved = tuple([_OwnResult(t) if t is not None and t._node is self else t for t in self.to_save])

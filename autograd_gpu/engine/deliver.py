@@ -174,8 +174,9 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
-    if g is not None and variable._requires and (variable._view is None or not variable._view.base._requires):
-        accumulate(variable, g, shared)
+    if variable._requires and (variable._view is None or not variable._view.base._requires):
+        if g is not None:
+            accumulate(variable, g, shared)
         if leaf_hooks is not None:
             for hook in tuple(leaf_hooks.post_accumulate.values()):
                 result = hook(variable)

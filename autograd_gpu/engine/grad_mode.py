@@ -50,7 +50,7 @@ class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
     __slots__ = ("mode", "run", "enabled", "inference", "saved_hooks", "graph_task", "at", "disabled_hooks", "multithreading", "depth",
-                 "started_at", "result_of", "__weakref__")
+                 "started_at", "result_of", "before_write", "__weakref__")
 
     def __init__(self):
         self.enabled = True
@@ -58,6 +58,7 @@ class State:
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
+        self.before_write = None             # called with each tensor that is about to be written to in place, if set
         self.graph_task = None               # the backward that this thread is running
         self.at = None                       # its node that this thread is running; kept up in anomaly mode
         self.multithreading = None           # whether CUDA devices' workers run a backward; None: where it runs on several devices
@@ -70,7 +71,7 @@ class State:
 
     def follow(self, other):
         """Take over the modes of another thread, on whose behalf this one works."""
-        for name in ("enabled", "inference", "graph_task", "at", "disabled_hooks", "multithreading", "depth"):
+        for name in ("enabled", "inference", "graph_task", "at", "disabled_hooks", "before_write", "multithreading", "depth"):
             setattr(self, name, getattr(other, name))
         self.saved_hooks = list(other.saved_hooks)
         self.refresh()

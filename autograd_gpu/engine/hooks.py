@@ -1,13 +1,10 @@
-"""Hooks: on a leaf, on a node, on saved values."""
+"""Hooks on gradients: of a leaf, of a node."""
 from __future__ import annotations
 
-import contextlib
-import functools
 import weakref
 
-from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.engine.node import HookDict, RemovableHandle, edge_of, rare_of
-from autograd_gpu.engine.saved import NEVER, Packed, own_result
+from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.engine.node import HookDict, RemovableHandle, rare_of, stand_in
 
 
 class LeafHooks:
@@ -22,18 +19,21 @@ class LeafHooks:
 
 def _as_tensor(g):
     """A gradient as a hook sees it: a copy, since what a hook writes must reach nobody else's gradient."""
-    return g if g is None or isinstance(g, Tensor) else wrap(g.copy())
+    if g is None:
+        return None
+    return stand_in(g, g._array.copy()) if isinstance(g, Tensor) else wrap(g.copy())
 
 
 def _replace(value, given, what):
     """What a hook returned, as a gradient in place of the one it was given."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{what} should return a Tensor or None, got {type(value).__name__}")
-    if given is not None:
-        if value._array.shape != given._array.shape:
-            raise RuntimeError(f"{what} has changed the size of value: it got {given._array.shape} and returned {value._array.shape}")
-        if value._array.dtype != given._array.dtype:
-            raise RuntimeError(f"{what} has changed the type of value: it got {given._array.dtype} and returned {value._array.dtype}")
+    if given is None:
+        raise RuntimeError(f"{what} can't replace a None gradient with a non-None value: nothing flowed here")
+    if value._array.shape != given._array.shape:
+        raise RuntimeError(f"{what} has changed the size of value: it got {given._array.shape} and returned {value._array.shape}")
+    if value._array.dtype != given._array.dtype:
+        raise RuntimeError(f"{what} has changed the type of value: it got {given._array.dtype} and returned {value._array.dtype}")
     return value
 
 
@@ -131,50 +131,3 @@ def retain_grad(t: Tensor):
     """Keep the gradient of a tensor that is not a leaf in its .grad."""
     if t._node is not None:
         rare_of(t._node).retain[t._nr] = weakref.ref(t)
-
-
-def pack_saved(node, state):
-    """Put what a node saved through the innermost pair of hooks, which record nothing. Numbers of the program are no tensors to them."""
-    with packing(state) as pack:
-        _pack_all(node, pack)
-
-
-@contextlib.contextmanager
-def packing(state):
-    """Within the block, `pack(t, edge, requires, counter)` runs the innermost pack hook, which records nothing, and gives a Packed."""
-    hooks = state.saved_hooks[-1]
-    enabled, state.enabled = state.enabled, False
-    state.refresh()
-    try:
-        yield functools.partial(_pack, *hooks)
-    finally:
-        state.enabled = enabled
-        state.refresh()
-
-
-def _pack_all(node, pack):
-    record = node._record
-    for name in record.saved_inputs:
-        value = getattr(node, "s_" + name)
-        if isinstance(value, tuple):
-            setattr(node, "s_" + name, tuple(pack(t, edge_of(t), t._requires, t._counter) for t in value))
-        elif value is not None and (value._hooks is None or type(value._hooks) is LeafHooks):
-            setattr(node, "s_" + name, pack(value, edge_of(value), value._requires, version(value)))
-    for name in record.saved_results:
-        counter = getattr(node, "c_" + name)
-        nr = record.output_names.index(name)
-        t = own_result(node, getattr(node, "s_" + name), nr, counter)
-        setattr(node, "s_" + name, pack(t, (None, nr), True, counter))
-        setattr(node, "c_" + name, NEVER)
-
-
-def _pack(pack, unpack, t, edge, requires, counter):
-    packed = Packed()
-    before = version(t).count
-    packed.content = pack(t)
-    if version(t).count != before:
-        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
-                           "can not be modified by in-place operations: write to a clone()")
-    packed.unpack, packed.counter, packed.edge, packed.requires = unpack, counter, edge, requires
-    packed.shape, packed.dtype = t._array.shape, t._array.dtype
-    return packed

@@ -4,6 +4,8 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.devices import CPU
@@ -46,7 +48,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "crosses")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "crosses", "results")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -56,6 +58,7 @@ class Rare:
         self.metadata = None
         self.device = CPU
         self.crosses = False                 # whether it gives gradients on other devices than the one it runs on
+        self.results = {}                    # output number: (shape, dtype, device), of those that somebody asked the edge of
 
 
 class Node:
@@ -69,6 +72,7 @@ class Node:
     """
 
     __slots__ = ("_seq", "_rare", "__weakref__")
+    _result_meta: Sequence[Any]              # of a node with several results: (shape, dtype, ...) of each
     _arity = 0
     _outputs = 1
     _title = "Node"
@@ -132,17 +136,36 @@ class Node:
         return RemovableHandle(rare_of(self).prehooks, hook)
 
 
+_making = threading.Lock()                   # guards `_rare` of nodes, so that no thread's hook goes into one that is dropped
+
+
 def rare_of(node: Node) -> Rare:
     """The node's Rare, made at its first need."""
     if node._rare is None:
-        node._rare = Rare()
+        made = Rare()
+        with _making:                        # no allocation in here: a finaliser that it ran could want the lock
+            if node._rare is None:
+                node._rare = made
     return node._rare
+
+
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor arrives: a node, and which of its outputs the tensor was.
+
+    autograd.grad and backward take it in place of the tensor, which need not be kept for that.
+    Reference: torch.autograd.graph.GradientEdge.
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None      # PyTorch's, whose nodes do not keep what lies before them; here the node does
 
 
 class AccumulateGrad(Node):
     """Adds what arrives into `variable.grad`. One per leaf; the leaf holds it weakly, the graph strongly."""
 
     __slots__ = ("variable",)
+    variable: Tensor
     _title = "torch::autograd::AccumulateGrad"
 
 

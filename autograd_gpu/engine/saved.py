@@ -142,6 +142,14 @@ def constant(array, counter):
     return t
 
 
+def saved_aux(node, name):
+    """What the forward made for the backward, where that is no array as it stands: freed, packed by a hook, or a plain value."""
+    value = getattr(node, "s_" + name)
+    if value is RELEASED:
+        raise freed(node)
+    return value.open(node, f"its saved '{name}'", 0)._array if type(value) is Packed else value
+
+
 def _writes_since(counter: Version, saved_at):
     """Whether the memory was written to after the count was saved; a detach_() step is not a write."""
     return counter.count - saved_at > sum(c >= saved_at for c in counter.detached)

@@ -35,7 +35,7 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers", "owned",
-                 "queues", "roots", "guard")
+                 "queues", "roots", "guard", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only

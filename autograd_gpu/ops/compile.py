@@ -78,6 +78,8 @@ def _node_class(text, op, on_cuda):
         text("_record = op")
         for name, shown in _shown(op):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
+        for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:
+            text(f"_raw_saved_{name} = property(lambda node: raw_saved(node, {name!r}))")
         if op.digit:
             with text.block("def name(node):"):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
@@ -216,7 +218,7 @@ def _load(text, op, name, reader, maybe=False):
             text(f"{name} = own_result(node, {name}, {nr}, node.c_{name}) if node.c_{name}.count == node.k_{name} else {take}")
     elif name in op.saved_aux:
         text(f"{name} = node.s_{name}")
-        text(f"if {name} is RELEASED: raise freed(node)")
+        text(f"if type({name}) is not nd: {name} = saved_aux(node, {name!r})")
         if reader == "tensor":
             text(f"if type({name}) is nd: {name} = wrap({name})")
 

@@ -7,7 +7,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
-from autograd_gpu.ops.inplace import check_writable
+from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import fitted
@@ -337,6 +337,7 @@ def setitem(input, key, value):
 def _store(t, key, value):
     """Write what has no history, without a copy of the rest."""
     check_writable(t, "setitem")
+    about_to_write(t)
     try:
         _assign("setitem", t._array, key, value)
     except (ValueError, TypeError) as error:

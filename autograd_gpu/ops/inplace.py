@@ -59,8 +59,16 @@ def check_history(t, name):
                            f"torch.no_grad(), or to a result computed from it")
 
 
+def about_to_write(t: Tensor) -> None:
+    """To be called ahead of a write, once the operation has saved what it saves: that may be t itself."""
+    before_write = local.state.before_write
+    if before_write is not None:
+        before_write(t)
+
+
 def written(t: Tensor, data) -> None:
     """Write values into t's memory and count the write."""
+    about_to_write(t)
     array = t._array
     if type(array) is np.ndarray:
         run_apart(np.copyto, array, data, casting="unsafe")
@@ -121,6 +129,7 @@ def _write_direct(ufunc, t: Tensor, other) -> bool:
             return False
     elif type(other) is not float or array.dtype.kind != "f":
         return False
+    about_to_write(t)
     try:
         quiet_run(ufunc, array, other, array)
     except Exception:                        # its shape does not fit, or the context is taken: the longer way says which

@@ -11,9 +11,9 @@ from autograd_gpu.base import INFERENCE, LINKS, CudaTensor, Tensor, Version, Vie
 from autograd_gpu.blocks import LARGE
 from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
-from autograd_gpu.engine.hooks import pack_saved
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
-from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_input, saved_result
+from autograd_gpu.engine.packing import SavedTensor, pack_saved
+from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_aux, saved_input, saved_result
 from autograd_gpu.expression import is_mixed
 from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
 from autograd_gpu.ops.namespace import OPS, rebind
@@ -418,11 +418,25 @@ def shown(node, name):
         return own_result(node, getattr(node, "s_" + name), nr, counter) if fresh else saved_result(node, name, nr)
     if name in op.saved_aux:
         value = getattr(node, "s_" + name)
-        if value is RELEASED:
-            raise freed(node)
+        if not _device.is_array(value):
+            value = saved_aux(node, name)
         return wrap(value) if _device.is_array(value) else value
     value = getattr(node, name)
     return (value,) if type(value) is int and op.annotations.get(name) == "Dims" else value
+
+
+def raw_saved(node, name):
+    """What a node's `_raw_saved_<name>` gives: a SavedTensor, or one for each Tensor of a list."""
+    slot = "s_" + name
+    if name not in node._record.saved_inputs or not isinstance(getattr(node, slot), tuple):
+        return SavedTensor(node, slot, None, functools.partial(shown, node, name))
+    return tuple([SavedTensor(node, slot, i, functools.partial(_list_value, node, name, i)) for i in range(len(getattr(node, slot)))])
+
+
+def _list_value(node, name, i):
+    if getattr(node, "s_" + name) is RELEASED:
+        raise freed(node)
+    return list_item(node, name, getattr(node, "s_" + name)[i], getattr(node, "k_" + name)[i])
 
 
 # ----------------------------------------------------------------------------------------------------------- recording
@@ -479,7 +493,7 @@ _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
         all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
-        with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, freed)
+        raw_saved, with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, saved_aux)
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,

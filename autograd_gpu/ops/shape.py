@@ -10,7 +10,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, count_write, wrap
-from autograd_gpu.ops.inplace import check_writable
+from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
@@ -495,6 +495,7 @@ def _in_place(name, of):
     """The form of a view that changes the tensor itself."""
     def function(input, *args, **kwargs):
         check_writable(input, name)
+        about_to_write(input)                # its version counts a change of the shape as one
         if input._view is not None:          # a view becomes another view of its base
             out = of(input, *args, **kwargs)
             input._array, input._view = out._array, out._view

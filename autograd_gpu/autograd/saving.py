@@ -1,0 +1,174 @@
+"""What becomes of values saved for backward: packed by hooks, kept in host memory, cloned when they are written to."""
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from autograd_gpu import devices as _device
+from autograd_gpu.base import Tensor, version, wrap
+from autograd_gpu.cuda.offload import Offloaded
+from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.saved import constant
+
+
+class saved_tensors_hooks:
+    """Within the block, `pack_hook(tensor)` is called for each tensor saved for backward, and `unpack_hook` of what it returned
+    when the value is needed. Blocks nest: the innermost pair is used.
+
+    The version check stays alive: writing in place to a packed tensor makes its backward an error, unless the pack hook copied.
+    Raises: TypeError for what cannot be called; RuntimeError inside disable_saved_tensors_hooks.
+    Reference: torch.autograd.graph.saved_tensors_hooks.
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]):
+        if not callable(pack_hook) or not callable(unpack_hook):
+            raise TypeError("saved_tensors_hooks: pack_hook and unpack_hook have to be callable")
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def __enter__(self):
+        state = local.state
+        if state.disabled_hooks is not None:
+            raise RuntimeError(state.disabled_hooks)
+        state.saved_hooks.append((self.pack_hook, self.unpack_hook))
+        state.refresh()
+
+    def __exit__(self, *exc_info):
+        state = local.state
+        state.saved_hooks.pop()
+        state.refresh()
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Within the block, entering saved_tensors_hooks is a RuntimeError with this message, as is entering the block inside of them.
+
+    Blocks nest: the innermost message is used. Reference: torch.autograd.graph.disable_saved_tensors_hooks.
+    """
+    if not isinstance(error_message, str):
+        raise TypeError(f"disable_saved_tensors_hooks(): argument 'error_message' must be str, not {type(error_message).__name__}")
+    state = local.state
+    if state.saved_hooks:
+        raise RuntimeError(error_message)
+    outer, state.disabled_hooks = state.disabled_hooks, error_message
+    try:
+        yield
+    finally:
+        state.disabled_hooks = outer
+
+
+def _layout(array):
+    """What tells one part of a memory from another."""
+    address = array.ctypes.data if _device.of(array) is _device.CPU else array.data.ptr
+    return address, array.shape, array.strides, array.dtype
+
+
+class _Copy(Offloaded):
+    """An offloaded value. It holds its memory's counter, so that no other memory's can have the same id meanwhile."""
+
+    __slots__ = ("counter",)
+
+    def __init__(self, array, pinned, counter):
+        super().__init__(array, pinned)
+        self.counter = counter
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Within the block, CUDA tensors that are saved for backward are kept in host memory, and copied back when backward needs them.
+
+    What stays on its device: CPU tensors, and leaves that require grad with their views, whose memory lives on anyway; writing to them
+    in place is an error in backward, as outside the block. A value that several operations save is copied once; a write that
+    autograd does not see (`.data`, a kernel of your own) between the two has to be told by increment_version.
+    pin_memory: copies go to page-locked memory, and the host does not wait for them; without CUDA it changes nothing. device_type is
+    accepted for programs that give it.
+    Reference: torch.autograd.graph.save_on_cpu.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
+        copies: weakref.WeakValueDictionary[Any, _Copy] = weakref.WeakValueDictionary()
+
+        def pack(t):
+            owner = t if t._view is None else t._view.base
+            counter = version(t)
+            if t.device is _device.CPU or owner._requires and owner._node is None:
+                return constant(t._array, counter)
+            key = id(counter), counter.count, _layout(t._array)
+            found = copies.get(key)
+            if found is None:
+                found = copies[key] = _Copy(t._array, pin_memory, counter)
+            return found
+
+        def unpack(packed):
+            return packed if isinstance(packed, Tensor) else wrap(packed.restore())
+
+        super().__init__(pack, unpack)
+
+
+class _Saved:
+    """Stands for a value that was saved; the context has its Tensor as long as a node, or somebody else, has this."""
+
+    __slots__ = ("counter", "__weakref__")
+
+
+class _Mutations:
+    """What allow_mutation_on_saved_tensors gives: the values saved in its block, and the clones of those that were written to since."""
+
+    def __init__(self):
+        self.original: MutableMapping[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self.cloned: MutableMapping[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self._of_memory = {}                 # id of a counter: the values of its memory as it is now, by layout
+
+    def clear(self) -> None:
+        """Forget all values: what was recorded so far can no longer be differentiated."""
+        self.original.clear()
+        self.cloned.clear()
+        self._of_memory.clear()
+
+    def pack(self, t):
+        counter = version(t)
+        values = self._of_memory.setdefault(id(counter), weakref.WeakValueDictionary())
+        layout = _layout(t._array)
+        saved = values.get(layout)
+        if saved is None:
+            saved = values[layout] = _Saved()
+            saved.counter = counter          # held, so that its id stays its own
+            self.original[saved] = constant(t._array, counter)
+        return saved
+
+    def unpack(self, saved):
+        found = self.cloned.get(saved)
+        if found is None:
+            found = self.original.get(saved)
+        if found is None:
+            raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
+                                 "originally recorded, or after its clear(): run forward and backward in one block")
+        return found
+
+    def before_write(self, t):
+        """Clone what is saved of the memory of t."""
+        for saved in self._of_memory.pop(id(t._counter), {}).values():
+            array = self.original.pop(saved)._array
+            with _device.guard(_device.of(array)):
+                self.cloned[saved] = wrap(array.copy(_device.order_of(array)))
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_Mutations]:
+    """Within the block a tensor saved for backward may be written to in place: it is cloned first, and backward uses the clone.
+
+    Forward and backward have to run in the same block, and thread. Gives an object with what is saved, and its clear().
+    Raises: RuntimeError where it is entered inside itself; AssertionError in a backward after the block.
+    Reference: torch.autograd.graph.allow_mutation_on_saved_tensors.
+    """
+    state = local.state
+    if state.before_write is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    values = _Mutations()
+    with saved_tensors_hooks(values.pack, values.unpack):
+        state.before_write = values.before_write
+        try:
+            yield values
+        finally:
+            state.before_write = None
+            values.clear()
