@@ -14,6 +14,7 @@ from autograd_gpu.backward import backward as _autograd_backward
 from autograd_gpu.base import INFERENCE, CudaTensor, Tensor, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.inside import Dependent
 from autograd_gpu.ops import creation as _creation
 from autograd_gpu.ops.inplace import inplace
 from autograd_gpu.ops.namespace import OPS, REGISTRY
@@ -77,7 +78,8 @@ def grad_fn(self):
     """The node that computes this tensor's gradient function; None for a leaf."""
     if self._view is not None:
         refresh(self)
-    return self._node
+    node = self._node
+    return None if type(node) is Dependent else node
 
 
 @attribute
@@ -125,7 +127,7 @@ def is_inference(self) -> bool:
 
 
 def _get_requires_grad(self) -> bool:
-    return self._requires or self._view is not None and self._view.base._requires
+    return (self._requires or self._view is not None and self._view.base._requires) and type(self._node) is not Dependent
 
 
 def _set_requires_grad(self, value):

@@ -210,6 +210,7 @@ WITHOUT_OUTPUTS = {"constant", "integers_only", "detached", "complex_detached"} 
 def test_verdicts(name, check, oracle):
     for options in ({}, {"fast_mode": True, "raise_exception": False}, {"check_undefined_grad": False},
                     {"fast_mode": True, "eps": 1e-2, "atol": 1e-2, "nondet_tol": 1e-3}):
+        oracle.manual_seed(0)                # its gradgradcheck draws the gradients, and may miss a fault in few elements
         ours, theirs = (verdict(torch, check, *FUNCTIONS[name](torch), **options) for torch in (autograd_gpu, oracle))
         if check == "gradgradcheck" and name in WITHOUT_OUTPUTS:
             theirs = True if theirs == "TypeError" else theirs

@@ -9,6 +9,7 @@ from typing import Any
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.engine.grad_mode import local, no_grad
+from autograd_gpu.engine.inside import depend, refusal, refusing, remembering
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of, stand_in
 from autograd_gpu.engine.packing import SavedTensor, packing
 from autograd_gpu.engine.saved import RELEASED, Packed, freed, list_item, own_result
@@ -34,8 +35,8 @@ class FunctionCtx(Node):
     in-place writes and makes no cycles. Reference: torch.autograd.function.FunctionCtx.
     """
 
-    __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "needs_input_grad", "materialize_grads",
-                 "to_save", "dirty_tensors", "non_differentiable", "saved_for_forward")
+    __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "_inside", "_kept", "needs_input_grad",
+                 "materialize_grads", "to_save", "dirty_tensors", "non_differentiable", "saved_for_forward")
     _arity = 3
     _function: Any = None                    # the class that the user wrote
 
@@ -67,7 +68,7 @@ class FunctionCtx(Node):
         """What save_for_backward kept. Raises RuntimeError where it was freed by a backward, or written to in place since."""
         if self._saved is RELEASED:
             raise freed(self)
-        return tuple([self._unpack(value, saved_at) for value, saved_at in zip(self._saved, self._saved_at, strict=True)])
+        return tuple([self._unpack(i) for i in range(len(self._saved))])
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
@@ -79,9 +80,10 @@ class FunctionCtx(Node):
     def _saved_tensor(self, i):
         if self._saved is RELEASED:
             raise freed(self)
-        return self._unpack(self._saved[i], self._saved_at[i])
+        return self._unpack(i)
 
-    def _unpack(self, value, saved_at):
+    def _unpack(self, i):
+        value, saved_at = self._saved[i], self._saved_at[i]
         if value is None:
             return None
         t = list_item(self, "tensors", value, saved_at)
@@ -89,6 +91,8 @@ class FunctionCtx(Node):
             return own_result(self, t._array, t._nr, t._counter)
         if type(value) is Packed and value.requires and value.edge[0] is None:
             t._node, t._nr = self, value.edge[1]
+        elif type(value) is Packed and i in self._kept and local.state.graph_task is not None and local.state.enabled:
+            t._node, t._requires = refusal(self._edge_list, self._title), True
         return t
 
     # ------------------------------------------------------------------------------------------------------ recording
@@ -101,6 +105,7 @@ class FunctionCtx(Node):
                                 f"an attribute of ctx")
             if t is not None and t._node is self:
                 version(t)
+        self._kept = [i for i, t in enumerate(self.to_save) if t is not None and any([r() is t for r in self._inside])]
         self._saved_at = [0 if t is None or t._counter is None else t._counter.count for t in self.to_save]
         if state.saved_hooks and self.to_save:
             with packing(*state.saved_hooks[-1]) as pack:
@@ -126,7 +131,8 @@ class FunctionCtx(Node):
 
     def _apply_tensors(self, grad, keep):
         grads = [None if g is None else stand_in(g, g._array.copy()) for g in ([grad] if self._outputs == 1 else grad)]
-        return self._run(grads, keep, _fit_recorded)
+        with refusing(self._inside, self._edge_list, self._title):
+            return self._run(grads, keep, _fit_recorded)
 
     def _run(self, grads, keep, fitted):
         """The user's backward, on gradients whose memory is its own; `fitted` makes one that it returned fit its input."""
@@ -258,13 +264,13 @@ class Function:
         for t in inputs:
             if t._view is not None:
                 refresh(t)
-        recorded = bool(state.mode) and any([t._requires for t in inputs])
+        recorded = state.records() and any([t._requires for t in inputs])
         ctx = new_node(cls._node_class)
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._requires for a in args])
         ctx.materialize_grads = True
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ctx._saved = ctx.saved_for_forward = ()
         ctx._saved_at = []
-        with no_grad():
+        with remembering() if recorded else no_grad() as inside:
             if apart:
                 output = cls.forward(*args)
                 cls.setup_context(ctx, args, output)
@@ -275,8 +281,16 @@ class Function:
         ctx._edge_list = tuple([edge_of(t) for t in inputs]) if recorded else ()
         outputs = _attach(ctx, outputs, inputs, recorded)
         if recorded:
+            ctx._inside = _left(inside, outputs)
             ctx._save(state)
+        elif state.inside is not None and not state.enabled:     # within another Function's forward
+            depend([t for t in outputs if isinstance(t, Tensor) and t._array.dtype.kind in "fcV"], [edge_of(t) for t in inputs])
         return tuple(outputs) if isinstance(output, tuple) else outputs[0]
+
+
+def _left(inside, outputs):
+    """What a forward computed from its inputs and somebody still has, outputs aside."""
+    return [r for r in inside if r() is not None and not any([r() is t for t in outputs])]
 
 
 def _bind(forward, args, kwargs, skipped):
@@ -358,7 +372,7 @@ def once_differentiable(fn):
     def wrapper(ctx, *args):
         with no_grad():
             results = fn(ctx, *args)
-        if not local.state.mode or not any([isinstance(a, Tensor) and a.requires_grad for a in args]):
+        if not local.state.records() or not any([isinstance(a, Tensor) and a.requires_grad for a in args]):
             return results
         several = isinstance(results, tuple)
         marked = []

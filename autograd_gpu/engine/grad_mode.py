@@ -50,7 +50,7 @@ class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
     __slots__ = ("mode", "run", "enabled", "inference", "saved_hooks", "graph_task", "at", "disabled_hooks", "multithreading", "depth",
-                 "started_at", "result_of", "before_write", "__weakref__")
+                 "started_at", "result_of", "before_write", "inside", "__weakref__")
 
     def __init__(self):
         self.enabled = True
@@ -58,6 +58,7 @@ class State:
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
+        self.inside = None                   # what depends on the inputs of the Function whose forward is running (engine/inside.py)
         self.before_write = None             # called with each tensor that is about to be written to in place, if set
         self.graph_task = None               # the backward that this thread is running
         self.at = None                       # its node that this thread is running; kept up in anomaly mode
@@ -76,9 +77,16 @@ class State:
         self.saved_hooks = list(other.saved_hooks)
         self.refresh()
 
+    def records(self):
+        """Whether operations on what needs a gradient are recorded."""
+        return self.enabled and not self.inference
+
     def refresh(self):
         """Recompute `mode` after a change of the others. It calls nothing, so that no other thread runs between its look and its write."""
-        self.mode = OFF if not self.enabled or self.inference else RARE if everywhere.anomaly or self.saved_hooks else ON
+        if self.inference or not self.enabled and self.inside is None:
+            self.mode = OFF
+        else:
+            self.mode = RARE if everywhere.anomaly or self.saved_hooks or self.inside is not None else ON
 
 
 class _Local(threading.local):

@@ -410,12 +410,14 @@ def _record(text, op, on_cuda):
             for i, n in enumerate(op.output_names):
                 if op.differentiable[i]:
                     text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
-        text("if mode == 2: rare(node, local.state)")
+        outs = "out" if op.outputs == 1 else "*outs" if op.outputs == "list" else ", ".join(
+            [f"o_{n}" for n, differentiable in zip(op.output_names, op.differentiable, strict=True) if differentiable])
+        text(f"if mode == 2: rare(node, local.state, {outs})")
     if op.outputs == 1:                      # a view made while nothing is recorded requires what its base does, and is a leaf
         text("else:")
         text(f"    out._node = None; out._nr = 0; out._requires = {'input._requires' if op.is_view else 'False'}")
         if op.is_view:
-            text("    if not local.state.mode: view.step = unrecorded(view.step)")
+            text("    if not local.state.records(): view.step = unrecorded(view.step)")
         else:
             text("    if everywhere.inferring: mark(out)")
 

@@ -9,6 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.inside import depend
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -42,7 +43,9 @@ class _DeviceCopy(Node):
 
 def _to_device(t, where):
     made = wrap(_device.copy(t._array, where))
-    if t.requires_grad and local.state.mode:
+    if t._requires and local.state.inside is not None and not local.state.enabled:
+        depend([made], [edge_of(t)])
+    elif t.requires_grad and local.state.records():
         node = new_node(_DeviceCopy, where)
         rare_of(node).crosses = True
         node.n0, node.i0 = edge_of(t)

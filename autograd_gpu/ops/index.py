@@ -324,7 +324,7 @@ def setitem(input, key, value):
         while ones < len(shape) and shape[ones] == 1:
             ones += 1
         value = F.reshape(value, shape[ones:])
-    if not (part._requires or value.requires_grad) and value.device == part.device and value._array.dtype == dtype:
+    if not (part._requires or value._requires or value.requires_grad) and value.device == part.device and value._array.dtype == dtype:
         _store(part, _key([t._array for t in indices], places) if indices else ..., value._array)
     elif indices:
         part.index_put_(indices, value, False, places=places)

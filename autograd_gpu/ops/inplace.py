@@ -12,6 +12,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
+from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
@@ -30,7 +31,10 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(t).__name__}")
     if t._view is not None:
         refresh(t)
-    tracked = bool(local.state.mode) and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
+    state = local.state
+    tracked = state.records() and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
+    if state.inside is not None:
+        depend_on(t, others)
     if tracked:
         check_history(t, name)
     array = t._array

@@ -11,6 +11,7 @@ from autograd_gpu.base import INFERENCE, LINKS, CudaTensor, Tensor, Version, Vie
 from autograd_gpu.blocks import LARGE
 from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
+from autograd_gpu.engine.inside import depend
 from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.packing import SavedTensor, pack_saved
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_aux, saved_input, saved_result
@@ -469,8 +470,11 @@ def cuda_device(operands):
                 if isinstance(t, Tensor) and type(t._array) is not nd)
 
 
-def rare(node, state):
+def rare(node, state, *outs):
     """What a recording does besides, when something rare is on in this thread."""
+    if not state.enabled:                    # a custom Function's forward is running
+        depend(outs, node._edges())
+        return
     if everywhere.anomaly:
         note(node)
     if state.saved_hooks:

@@ -216,7 +216,7 @@ def refresh(t: Tensor) -> None:
         return
     reason = unwritable(view)
     if reason:
-        if not local.state.mode:
+        if not local.state.records():
             return                           # read only: its history is not asked for
         raise RuntimeError(f"a view has lost its history, as its base or another view of its base has been modified inplace since: "
                            f"{reason}. Write to a clone(), or take the view again")
@@ -304,7 +304,7 @@ def view_outputs(t, outs, op, arguments):
     for i, out in enumerate(outs):
         out._counter, out._requires = counter, t._requires
         out._view = view = View()
-        view.step = (op, arguments, i) if local.state.mode else unrecorded((op, arguments, i))
+        view.step = (op, arguments, i) if local.state.records() else unrecorded((op, arguments, i))
         if parent is None:
             view.base, view.before, view.links = t, (), 0
         else:
