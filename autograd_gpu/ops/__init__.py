@@ -17,5 +17,6 @@ from autograd_gpu.ops import (  # noqa: F401
     shape,
     special,
     statistics,
+    strided,
     transcendental,
 )

@@ -439,40 +439,6 @@ def rot90(self, k: int = 1, dims: Dims = (0, 1)):
 rot90.vjp(self=lambda grad, k, dims: F.rot90(grad, -k, dims))
 
 
-@view_op(function=False)
-def unfold(self, dimension: int, size: int, step: int):
-    """A view of the windows of `size` parts of a dimension, `step` apart; the parts of a window become the last dimension.
-
-    Raises: RuntimeError for a window larger than the dimension. Reference: torch.Tensor.unfold.
-    """
-    d = wrap_dim(dimension, self.ndim, "unfold")
-    n, stride = (self.shape[d], self.strides[d]) if self.ndim else (1, self.itemsize)
-    if not 0 <= size <= n:
-        raise RuntimeError(f"unfold: maximum size for tensor at dimension {dimension} is {n} but size is {size}")
-    if step < 1:
-        raise RuntimeError(f"unfold: step is {step} but must be > 0")
-    shape, strides = list(self.shape), list(self.strides)
-    if self.ndim:
-        shape[d], strides[d] = (n - size) // step + 1, stride * step
-    return np.lib.stride_tricks.as_strided(self, (*shape, size), (*strides, stride))
-
-unfold.vjp(self=lambda grad, self_shape, dimension, size, step: F.unfold_backward(grad, self_shape, dimension, size, step))
-
-
-@op(method=False, function=False)
-def unfold_backward(grad_in, input_sizes: Size, dim: int, size: int, step: int):
-    """Zeros but for what unfold takes, with the sum over the windows that an element is in."""
-    made = np.zeros(input_sizes, grad_in.dtype)
-    if not made.ndim:
-        return made + np.add.reduce(grad_in, -1)
-    d = dim % made.ndim
-    for k in range(size):                    # over the places in a window, which is small
-        made[(ALL,) * d + (_range(k, k + step * (grad_in.shape[d] - 1) + 1, step),)] += grad_in[..., k]
-    return made
-
-unfold_backward.vjp(grad_in=lambda grad, dim, size, step: F.unfold(grad, dim, size, step))
-
-
 def _with_part(input, src, part_of, name):
     """A copy of input with src in place of a part of it. Raises RuntimeError unless src has the part's shape."""
     made = F.clone(input)
