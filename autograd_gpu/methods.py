@@ -182,8 +182,10 @@ def _set_grad(self, grad):
         if grad._array.shape != self._array.shape:
             raise RuntimeError(f"assigned grad has data of a different size: {tuple(grad._array.shape)}, the tensor has "
                                f"{tuple(self._array.shape)}")
-        if grad._array.dtype != self._array.dtype:
-            raise RuntimeError(f"assigned grad has data of a different type: {grad.dtype}, the tensor has {self.dtype}")
+        wanted = self.dtype if self._node is not None else _get_grad_dtype(self)
+        if wanted is not None and grad.dtype is not wanted:
+            raise RuntimeError(f"assigned grad has data of a different type: attempting to assign a gradient with dtype {grad.dtype} to a "
+                               f"tensor with grad_dtype {wanted}: convert it, or set the tensor's grad_dtype first")
         if grad.device != self.device:
             raise RuntimeError(f"assigned grad has data located on a different device: {grad.device}, the tensor is on {self.device}")
     self._grad = grad
@@ -194,6 +196,28 @@ def _del_grad(self):
 
 
 Tensor.grad = property(_get_grad, _set_grad, _del_grad, doc="What backward() added up for this tensor, or None.")
+
+
+def _get_grad_dtype(self):
+    if self.grad_fn is not None:
+        raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+    found = self._hooks.grad_dtype if type(self._hooks) is _hooks.LeafHooks else _hooks.OWN
+    return self.dtype if found is _hooks.OWN else None if found is None else _dtype.of(found)
+
+
+def _set_grad_dtype(self, dtype):
+    if self.grad_fn is not None:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    if dtype is not None and not isinstance(dtype, _dtype.dtype):
+        raise RuntimeError(f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}")
+    if dtype is not None and self._grad is not None and self._grad.dtype is not dtype:
+        raise RuntimeError(f"Cannot set grad_dtype to {dtype} because there is already a gradient with dtype {self._grad.dtype}. Please "
+                           f"clear the gradient (.grad = None) before changing grad_dtype")
+    _hooks.leaf_hooks(self).grad_dtype = None if dtype is None else _dtype.to_numpy(dtype)
+
+
+Tensor.grad_dtype = property(_get_grad_dtype, _set_grad_dtype, doc="The dtype that a leaf's gradient is brought to: its own unless set; "
+                             "None keeps whatever comes. Reference: torch.Tensor.grad_dtype.")
 
 
 @method

@@ -291,3 +291,24 @@ def test_a_node_can_be_called():
     for_x, for_w = (x * w).grad_fn(torch.tensor([1.0, 10.0]))
     assert for_x.tolist() == [3.0, 40.0] and for_w.tolist() == [1.0, 20.0] and for_x.grad_fn.name() == "MulBackward0"
     assert x.sin().grad_fn(torch.ones(2)).tolist() == pytest.approx([0.540302, -0.416147])
+
+
+def test_a_leafs_gradient_in_another_dtype():
+    w = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).t().requires_grad_()
+    assert w.grad_dtype is torch.float32
+    w.grad_dtype = torch.float64
+    seen = []
+    w.register_hook(lambda g: seen.append(g.dtype))
+    for _ in range(2):
+        (w * 0.1).sum().backward()
+    assert w.grad.dtype is torch.float64 and seen == [torch.float64] * 2
+    assert torch.autograd.grad((w * w).sum(), w, create_graph=True)[0].dtype is torch.float64
+    with pytest.raises(RuntimeError, match="grad_dtype"):
+        w.grad = torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match="already a gradient"):
+        w.grad_dtype = torch.float16
+    with pytest.raises(RuntimeError, match="leaf"):
+        (w * 2).grad_dtype = torch.float64
+    w.grad, w.grad_dtype = None, None
+    w.grad = torch.ones(2, 2, dtype=torch.float16)
+    assert w.grad_dtype is None

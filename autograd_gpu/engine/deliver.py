@@ -167,8 +167,8 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     variable, rare = node.variable, node._rare
     leaf_hooks = variable._hooks
-    if leaf_hooks is not None and leaf_hooks.tensor_hooks:
-        g, shared = _hooks.run_leaf_hooks(leaf_hooks.tensor_hooks, g, task.create_graph), True
+    if leaf_hooks is not None and (leaf_hooks.tensor_hooks or leaf_hooks.grad_dtype is not _hooks.OWN):
+        g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph), True
     if task.captures is not None:
         task.captures[node, 0] = _own(task, g)
         return
@@ -200,7 +200,7 @@ def accumulate(variable: Tensor, g, shared):
             elif own.flags.c_contiguous:
                 variable._grad = wrap(g.copy())
             else:                            # laid out as the leaf is
-                like = _device.xp(g).empty_like(own, order=_device.order_of(own))
+                like = _device.xp(g).empty_like(own, g.dtype, _device.order_of(own))
                 like[...] = g
                 variable._grad = wrap(like)
         elif old._array.shape != g.shape:

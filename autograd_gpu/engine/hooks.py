@@ -3,18 +3,25 @@ from __future__ import annotations
 
 import weakref
 
+from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.node import HookDict, RemovableHandle, rare_of, stand_in
 
+OWN = object()                               # stands for the leaf's own dtype
+
 
 class LeafHooks:
-    """A leaf's hooks: on its gradient, and after the gradient was accumulated. Kept by the tensor, so that they outlive graphs."""
+    """A leaf's hooks: on its gradient, and after the gradient was accumulated. Kept by the tensor, so that they outlive graphs.
 
-    __slots__ = ("tensor_hooks", "post_accumulate")
+    And the dtype that its gradient is brought to first, NumPy's: its own, another, or None for whatever it comes in.
+    """
+
+    __slots__ = ("tensor_hooks", "post_accumulate", "grad_dtype")
 
     def __init__(self):
         self.tensor_hooks = HookDict()
         self.post_accumulate = HookDict()
+        self.grad_dtype = OWN
 
 
 def _as_tensor(g):
@@ -51,9 +58,11 @@ def _back(t, tensors):
     return t if t is None or tensors else t._array
 
 
-def run_leaf_hooks(hooks, g, tensors):
+def run_leaf_hooks(leaf, g, tensors):
     """The gradient of a leaf after its hooks."""
-    return _back(_call_all(hooks.values(), g, "hook"), tensors)
+    if leaf.grad_dtype is not OWN and leaf.grad_dtype is not None and g is not None:
+        g = g.to(_dtype.of(leaf.grad_dtype)) if tensors else g.astype(leaf.grad_dtype, copy=False)
+    return _back(_call_all(leaf.tensor_hooks.values(), g, "hook"), tensors)
 
 
 def run_tensor_hooks(node, grad, tensors):
