@@ -1,8 +1,7 @@
 """The graph programs of the three introductory texts that this library was asked to run, with PyTorch's output as recorded.
 
-`import torch` becomes `import autograd_gpu as torch`; nothing else changes. Still to come, with what they need: the
-straight-through clamp (autograd.Function), the inference_mode block, the multi-head model, the two losses on one Linear, the
-generator with its discriminator and the SGD loop (nn and optim).
+`import torch` becomes `import autograd_gpu as torch`; nothing else changes. Still to come, as they need nn and optim: the multi-head
+model, the two losses on one Linear, the generator with its discriminator and the SGD loop.
 Record again with `python tests/test_seeds.py` where PyTorch is installed.
 """
 import contextlib
