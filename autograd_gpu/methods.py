@@ -539,7 +539,7 @@ def __deepcopy__(self, memo):
     if id(self) in memo:
         return memo[id(self)]
     with _device.guard(self.device):
-        t = wrap(self._array.copy())
+        t = wrap(self._array.copy(_device.order_of(self._array)))
     t.__class__ = type(self)
     t._requires = self._requires
     memo[id(self)] = t
