@@ -5,6 +5,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.engine.grad_mode import local
+from tests import stress
 
 
 def test_a_thousand_backwards_inside_each_other():
@@ -111,3 +112,8 @@ def test_second_derivatives_through_a_write_to_a_view_in_several_threads():
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_stress():
+    """Some rounds of tests/stress.py; its own command runs ten thousand."""
+    stress.main(60)

@@ -8,6 +8,7 @@ import time
 import pytest
 
 import autograd_gpu as torch
+from tests import stress
 from tests.cuda.common import cp, gpu, two_devices
 
 pytestmark = [gpu, two_devices]
@@ -225,3 +226,8 @@ y.backward()
     start = [sys.executable, *(["-m", "tests.simgpu"] if "tests.simgpu.plugin" in sys.modules else []), "-c", program]
     done = subprocess.run(start, capture_output=True, text=True, env=os.environ, timeout=120)
     assert not done.returncode, done.stderr
+
+
+def test_stress():
+    """Some rounds of tests/stress.py; its own command runs ten thousand."""
+    stress.main(25)
