@@ -15,6 +15,7 @@ from autograd_gpu.ops import (  # noqa: F401
     random,
     reduce,
     shape,
+    sorting,
     special,
     statistics,
     strided,

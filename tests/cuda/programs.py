@@ -70,6 +70,8 @@ PROGRAMS = {
     "meshgrid": (lambda x, y: torch.meshgrid(x, y, indexing="ij")[0] * 2, (3,), (2,)),
     "block_diag": (lambda x, y: torch.block_diag(x, y), (2, 3), (2, 2)),
     "cartesian_prod": (lambda x, y: torch.cartesian_prod(x, y), (3,), (2,)),
+    # sorting
+    "sort": (lambda x: x.sort(1, descending=True)[0], (3, 4)), "topk": (lambda x: x.topk(2, 0)[0], (3, 4)),
     # indices
     "index": (lambda x: x[at(x, 2, 0, 2)], (3, 4)), "index_two": (lambda x: x[at(x, 0, 2), at(x, 1, 1)], (3, 4)),
     "index_list": (lambda x: x[[0, 2], :, [1, 3]], (3, 2, 4)), "mask": (lambda x: x[x > 0], (3, 4)),
