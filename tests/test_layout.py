@@ -27,7 +27,7 @@ LAYERS = [
     ["ops"],
     ["backward", "text"],
     ["methods"],
-    ["autograd", "nn", "optim", "library"],
+    ["autograd", "nn", "optim", "library", "linalg"],
     ["api"],
     [""],                                    # autograd_gpu itself
 ]

@@ -3,6 +3,7 @@ from autograd_gpu.ops import (  # noqa: F401
     activation,
     compare,
     convert,
+    decompositions,
     elementwise,
     gather,
     index,
