@@ -2,7 +2,6 @@
 import copy
 import gc
 import pickle
-import sys
 import threading
 
 import numpy as np

@@ -14,7 +14,8 @@ pytestmark = gpu
 inf, nan = np.inf, np.nan
 
 REAL = ["absolute", "maximum", "minimum", "sign", "reciprocal", "remainder", "floor_divide", "logaddexp", "logaddexp2", "power", "exp"]
-WHOLE = ["absolute", "maximum", "minimum", "fmax", "fmin", "sign", "invert", "remainder", "fmod", "floor_divide", "left_shift", "right_shift"]
+WHOLE = ["absolute", "maximum", "minimum", "fmax", "fmin", "sign", "invert", "remainder", "floor_divide", "fmod", "left_shift",
+         "right_shift"]
 FUNCTIONS = {"f": REAL, "i": WHOLE, "u": [*WHOLE, "power"], "b": ["absolute", "maximum", "minimum", "invert"], "c": ["reciprocal", "power"]}
 DTYPES = ["float32", "float64", "int8", "int64", "uint8", "uint64", "bool", "complex64"]
 

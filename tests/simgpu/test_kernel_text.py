@@ -269,5 +269,5 @@ def test_32_bits_would_be_too_few_for_ops(monkeypatch, case):
     running(monkeypatch, blocks=ends, check=1)
     for module in (nll, reduce, scatter, softmax):
         monkeypatch.setattr(module, "index_type", lambda n, sizes, strides: ("int", np.int32))
-    with pytest.raises((KernelError, AssertionError, OverflowError), match=f"out-of-bounds|outside any|out of bounds for int32|Not equal"):
+    with pytest.raises((KernelError, AssertionError, OverflowError), match="out-of-bounds|outside any|out of bounds for int32|Not equal"):
         np.testing.assert_allclose(*case(), rtol=1e-6)
