@@ -1,8 +1,6 @@
-"""What each op costs on a CUDA device, counted on simulated ones: the tables of docs/kernel_costs.md.
+"""What each op costs on a CUDA device, counted on simulated ones: the table of docs/kernels.md.
 
-    python -m tests.simgpu tests/simgpu/table.py > docs/kernel_costs.md
-
-tests/simgpu/test_costs.py holds the rows of elementwise ops against that file.
+    python -m tests.simgpu tests/simgpu/table.py > docs/kernels.md
 """
 import numpy as np
 
@@ -72,10 +70,6 @@ def number(x):
     return "" if x is None else f"{x:.2f}".rstrip("0").rstrip(".") if isinstance(x, float) else str(x)
 
 
-def line(row):
-    return "| " + " | ".join(map(number, row)) + " |"
-
-
 def main():
     print(HEAD)
     rows = [elementwise_row(n) for n in ELEMENTWISE]
@@ -83,11 +77,11 @@ def main():
     print(f"## Elementwise ops\n\n{len(at_least)} of {len(rows)} at the minimum, forward and backward.\n")
     print("| op | forward: operations | bytes / least | backward: operations | bytes / least |\n|---|---|---|---|---|")
     for row in rows:
-        print(line(row))
+        print("| " + " | ".join(map(number, row)) + " |")
     print("\n## Other ops\n\nThe programs of `tests/cuda/programs.py`: operations forward and backward.\n")
     print("| program | forward | backward |\n|---|---|---|")
     for name in PROGRAMS:
-        print(line(program_row(name)))
+        print("| " + " | ".join(map(number, program_row(name))) + " |")
 
 
 if __name__ == "__main__":
