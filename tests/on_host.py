@@ -23,14 +23,30 @@ def unreal(shape, dtype="f4"):
     return np.lib.stride_tricks.as_strided(np.zeros(1, dtype), shape, strides).view(Array)
 
 
+class Kernel:
+    """A RawKernel: the call that launches it."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def compile(self):
+        pass
+
+    def __call__(self, grid, block, args):
+        self.call(grid, block, args)
+
+
 class OnHost:
-    """Stands for CuPy; `kernel(text, name)` gives what is launched, `empty(shape, dtype)` a result."""
+    """Stands for CuPy; `kernel(text, name)` gives the call that launches it, `empty(shape, dtype)` a result."""
 
     ndarray, broadcast_to = Array, staticmethod(np.broadcast_to)
     lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=lambda a, shape, strides: np.ndarray(shape, a.dtype, a, 0, strides)))
 
     def __init__(self, kernel, empty=unreal):
-        self.RawKernel, self.empty = kernel, empty
+        self.kernel, self.empty = kernel, empty
+
+    def RawKernel(self, text, name):
+        return Kernel(self.kernel(text, name))
 
     def ascontiguousarray(self, a):
         return np.ascontiguousarray(a).view(Array)
