@@ -20,14 +20,17 @@ __device__ inline double ag_abs(double x) { return fabs(x); }
 template <class T> __device__ inline T ag_max(T x, T y) { return (x > y || x != x) ? x : y; }
 template <class T> __device__ inline T ag_min(T x, T y) { return (x < y || x != x) ? x : y; }
 
-template <class T> __device__ inline T ag_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+template <class T> __device__ inline T ag_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x == T(0) ? T(0) : x; }
 template <class T> __device__ inline T ag_reciprocal(T x) { return T(1) / x; }
 template <class T> __device__ inline T ag_invert(T x) { return T(~x); }
 __device__ inline bool ag_invert(bool x) { return !x; }
 
+// By -1 the smallest integer has no quotient; C leaves that undefined, even of the remainder.
+template <class T> __device__ inline bool ag_is_minus_one(T y) { return T(-1) < T(0) && y == T(-1); }
+
 // The remainder has the divisor's sign; the quotient is rounded down. Integers by zero give 0, as NumPy's.
 template <class T> __device__ inline T ag_remainder(T x, T y) {
-  if (y == T(0)) return T(0);
+  if (y == T(0) || ag_is_minus_one(y)) return T(0);
   const T r = x % y;
   return (r != T(0) && ((r < T(0)) != (y < T(0)))) ? T(r + y) : r;
 }
@@ -39,7 +42,7 @@ template <class T> __device__ inline T ag_float_remainder(T x, T y) {
 __device__ inline float ag_remainder(float x, float y) { return ag_float_remainder(x, y); }
 __device__ inline double ag_remainder(double x, double y) { return ag_float_remainder(x, y); }
 
-template <class T> __device__ inline T ag_fmod(T x, T y) { return y == T(0) ? T(0) : T(x % y); }       // of integers
+template <class T> __device__ inline T ag_fmod(T x, T y) { return y == T(0) || ag_is_minus_one(y) ? T(0) : T(x % y); }     // of integers
 
 // Shifts by as many bits as there are, or more, leave nothing but the sign.
 template <class T> __device__ inline T ag_left_shift(T x, T y) {
@@ -51,6 +54,7 @@ template <class T> __device__ inline T ag_right_shift(T x, T y) {
 
 template <class T> __device__ inline T ag_floor_divide(T x, T y) {
   if (y == T(0)) return T(0);
+  if (ag_is_minus_one(y)) return T(0ull - (unsigned long long)x);
   const T q = x / y;
   return (x % y != T(0) && ((x < T(0)) != (y < T(0)))) ? T(q - 1) : q;
 }

@@ -181,7 +181,7 @@ class Checker:
                 return
             if not found[2] or inspect.isclass(function) and function.__module__ == "numpy":
                 return
-        elif in_body and isinstance(node.func, ast.Attribute) and hasattr(np.ndarray, node.func.attr) and not self._is_of_python(node.func):
+        elif isinstance(node.func, ast.Attribute) and hasattr(np.ndarray, node.func.attr) and not self._is_of_python(node.func):
             function, bound = getattr(self.cupy.ndarray, node.func.attr, None), False
             if function is None:
                 self.problems.append(f"{self.path.name}:{node.lineno}: CuPy's arrays have no method {node.func.attr}")
@@ -195,11 +195,12 @@ class Checker:
 
     @staticmethod
     def _is_of_python(function):
-        """Whether a method is of no array: of a module, of an op's namespace, or one that lists and dicts have too."""
+        """Whether a method is of no array: of a module, of an op's namespace, or one that lists, dicts or all objects have too."""
         root = function.value
         while isinstance(root, ast.Attribute):
             root = root.value
-        return isinstance(root, ast.Name) and root.id in ("F", "np", "sp", "math", "_device", "_dtype") or function.attr in _LISTS
+        return isinstance(root, ast.Name) and root.id in ("F", "np", "sp", "math", "_device", "_dtype") or \
+            function.attr in _LISTS or function.attr.startswith("__")
 
 
 @functools.cache

@@ -40,6 +40,13 @@ def body(self, x):
 """
 
 
+def test_methods_are_looked_at_outside_of_bodies_too(tmp_path):
+    path = tmp_path / "planted.py"
+    path.write_text("def launched(values):\n    return values.astype(float, kopy=False)\n")
+    problem, = cupy_names.check([path]).problems
+    assert "unexpected keyword argument 'kopy'" in problem
+
+
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
     text, words = PLANTED[fault]

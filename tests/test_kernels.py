@@ -2,6 +2,9 @@
 
 That the text computes the right numbers is tested on the simulated runtime and on a GPU, by tests/cuda.
 """
+import functools
+import math
+import operator
 import re
 from collections import Counter
 from numbers import Number
@@ -13,13 +16,14 @@ from hypothesis import strategies as st
 
 import autograd_gpu as torch
 from autograd_gpu import expression
-from autograd_gpu.cuda import launch, reduce, scatter, softmax
+from autograd_gpu.cuda import bounds, launch, reduce, scatter, softmax
 from autograd_gpu.cuda.source import kernel_text
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.namespace import REGISTRY
 from tests import make_kernel_table, nvrtc
 from tests.conftest import needs_bfloat16
 from tests.kernel_texts import FAR, FLAT, FLOATS, STRIDED, Text, programs, texts
+from tests.on_host import Noted, unreal
 
 
 @pytest.mark.parametrize("dtype, least", [("float32", 320), ("float64", 320), ("float16", 320), ("complex64", 180),
@@ -165,39 +169,87 @@ def test_a_walk_reads_the_same_elements_and_keeps_numpys_layout(rng):
     shape = tuple(rng.integers(1, 4, rng.integers(0, 5)).tolist())
     operands = []
     for _ in range(rng.integers(1, 4)):
-        base = np.arange(4096.0).reshape(8, 8, 8, 8)
-        order = rng.permutation(4)
-        sizes = [slice(0, n if rng.random() < 0.7 else 1) for n in shape]
-        view = base.transpose(order)[(*[0] * (4 - len(shape)), *sizes)]
+        order, gap = rng.permutation(len(shape)), rng.integers(0, 2)
+        room = [max(n + gap, 2) for n in shape]
+        base = np.arange(float(math.prod(room))).reshape([room[k] for k in order])
+        view = base.transpose(np.argsort(order))[(*[slice(0, n if rng.random() < 0.7 else 1) for n in shape], ...)]
+        view = view[(*[slice(None, None, -1 if rng.random() < 0.2 else 1) for _ in shape], ...)]
         if rng.random() < 0.2:
-            view = view.reshape(-1)[:1].reshape(())
-        operands.append(view)
+            view = view[(*[0] * view.ndim, ...)]
+        operands.append((base, view))
+    bases, operands = zip(*operands, strict=True)
     order, sizes, strides = launch.walk(shape, operands)
     result = np.empty([shape[k] for k in order]).transpose([order.index(k) for k in range(len(shape))])
     by_numpy = [np.negative, np.add, np.clip][len(operands) - 1](*operands)
     if by_numpy.shape == shape:              # operands may all be of one element along an axis
-        assert result.strides == by_numpy.strides
+        assert [(s, t) for s, t, n in zip(result.strides, by_numpy.strides, shape, strict=True) if n > 1 and s != t] == []
     index = np.arange(int(np.prod(shape, dtype=int)))
-    for a, row in zip(operands, strides, strict=True):
-        rest, offset = index, 0
+    for base, a, row in zip(bases, operands, strides, strict=True):
+        rest, offset = index, (a.ctypes.data - base.ctypes.data) // 8
         for n, s in zip(sizes[::-1], row[::-1], strict=True):
             offset, rest = offset + rest % n * s, rest // n
-        memory = np.lib.stride_tricks.as_strided(a, (4096,), (8,))
-        want = np.broadcast_to(a, shape).transpose(order).reshape(-1)
-        np.testing.assert_array_equal(memory[offset] if a.size else want, want)
+        np.testing.assert_array_equal(base.reshape(-1)[offset], np.broadcast_to(a, shape).transpose(order).reshape(-1))
 
 
-def test_offsets_past_32_bits_get_64():
-    assert launch.index_type(100, [100], [[1]])[0] == "int"
-    assert launch.index_type(2**31, [2**31], [[1]])[0] == "long long"
-    assert launch.index_type(1000, [1000], [[3_000_000]])[0] == "long long"
-    assert launch.index_type(1000, [1000], [[-3_000_000]])[0] == "long long"
+@pytest.mark.parametrize(("index", "sizes", "strides"), [
+    ("int", [100], [[1]]), ("long long", [2**31], [[1]]), ("long long", [1000], [[3_000_000]]), ("long long", [1000], [[-3_000_000]]),
+    ("int", [1000, 1000], [[1_500_000, 1]]), ("long long", [1000, 1000], [[1_500_000, -1_500_000]]),             # both axes together
+    ("int", [2**31 - 2**24 - 2], [[1]]), ("long long", [2**31 - 2], [[1]])])                   # and a step of the largest grid
+def test_offsets_past_32_bits_get_64(index, sizes, strides):
+    assert launch.index_type(math.prod(sizes), sizes, strides)[0] == index
 
 
-@pytest.mark.parametrize("make", [
-    lambda d: reduce.kernel_source("sum", "packs", 1, 1, d, d, "int"), lambda d: softmax.along_source("softmax", True, 4, d, "int")])
-def test_a_contiguous_row_is_read_16_bytes_at_a_time(compile_all, make):
-    ptx = nvrtc.compiled(make(np.dtype("f4")), nvrtc.MAIN)[1]
+@pytest.fixture
+def noted(monkeypatch):
+    """What kernels are made for NumPy arrays, and how they are launched: on_host.Noted."""
+    found = Noted()
+    found.install(monkeypatch)
+    return found
+
+
+@pytest.mark.parametrize(("layout", "operands"), [
+    ("flat", [unreal((5,)), unreal((5,))]), ("flat", [unreal((3, 4, 5)), unreal((3, 4, 5))]),
+    ("flat", [unreal((3, 4)), unreal(())]), ("flat", [unreal((3, 4)), unreal((1, 1))]),
+    ("strided", [unreal((3, 4)), unreal((4,))]), ("strided", [unreal((3, 4)).T, unreal((4, 3))]),
+    ("strided", [unreal((3, 4))[:, ::2], unreal((3, 2))]), ("strided", [unreal((8,))[1:], unreal((7,))])])      # not at 16 bytes
+def test_operands_that_lie_alike_from_16_bytes_on_take_the_flat_layout(noted, layout, operands):
+    program(lambda x, y: x * y, "f4", "f4")(*operands)
+    assert [launch.name for launch in noted.launches] == [f"k_{layout}"]
+
+
+@pytest.mark.parametrize(("width", "kinds"), [
+    (4, ["f4", "f4"]), (4, ["f4"] * 4), (8, ["f2"] * 3), (16, ["i1", "i1"]), (2, ["f4", "f8"]), (2, ["f4", "f4", "f8"]),
+    (4, ["?", "f4"]), (4, ["f4", "f2", "i1"]), (2, ["c8", "c8"]), (1, ["c16", "c16", "c16"])])
+def test_16_bytes_of_the_widest_operand_go_together(width, kinds):
+    text = program(lambda *values: functools.reduce(operator.mul, values), *kinds).source("flat")
+    assert {int(n) for n in re.findall(r"\bPack<[^;]*?, (\d+)> [qr]\d", text)} == {width}
+
+
+def test_a_number_that_is_an_argument_makes_no_new_kernel(noted):
+    f = launch.Fused("k", lambda x, number: x * number, None)
+    for number in range(40):
+        f(unreal((5,)), number + 0.5)
+    assert len(noted.kernels) == 1 and len(noted.launches) == 40
+
+
+def test_16_values_of_a_number_that_is_looked_at_make_kernels(noted):
+    left = []
+    f = launch.Fused("k", lambda x, number: x * number if number > 0 else -x, lambda x, number: left.append(number))
+    for number in [*range(1, 41)] * 2:
+        f(unreal((5,)), number)
+    assert len(noted.kernels) == 16 and left == [*range(17, 41)] * 2
+
+
+CONTIGUOUS_ROWS = {
+    "sum": lambda x: reduce.LAUNCHERS["sum"](x, 1), "sum of all": lambda x: reduce.LAUNCHERS["sum"](x),
+    "softmax": lambda x: softmax.LAUNCHERS["softmax"](x, 1),
+    "softmax_backward": lambda x: softmax.LAUNCHERS["softmax_backward"](x, x, 1)}
+
+
+@pytest.mark.parametrize("op", CONTIGUOUS_ROWS)
+def test_a_contiguous_row_is_read_16_bytes_at_a_time(compile_all, noted, op):
+    CONTIGUOUS_ROWS[op](unreal((64, 1000)))
+    ptx = nvrtc.compiled(noted.launches[0].text, nvrtc.MAIN)[1]
     assert re.search(r"ld\.global(?:\.nc)?\.v4", ptx) and "shfl.sync" in ptx and "atom" not in ptx
 
 
@@ -285,6 +337,13 @@ def test_narrow_accesses_and_spills_are_found(compile_all):
     (packs,), (crowded,), (good,) = found.values()
     assert good.loads[16] >= 2 and good.stores[16] and not good.spilled
     assert not packs.loads[16] and not packs.stores[16] and crowded.spilled
+
+
+def test_a_report_is_complete_before_the_host_can_see_it(compile_all):
+    """The op, by which the host knows that there is a report, is written after a fence for the whole system, the rest before."""
+    ptx = nvrtc.compiled(bounds.source(np.dtype(np.int64)), nvrtc.MAIN)[1]
+    before, after = re.split(r"membar\.sys|fence\.\w+\.sys", ptx)
+    assert len(re.findall(r"st\.global", before)) == 3 and len(re.findall(r"st\.global", after)) == 1
 
 
 @pytest.mark.parametrize("dtype, instruction", [("f4", "add.f32"), ("f8", "add.f64"), ("f2", "add.f32"), ("c8", "add.f32"),

@@ -2,6 +2,7 @@
 import ast
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,11 @@ def test_public_functions_say_what_they_do():
     missing = [name for name in autograd_gpu.__dict__ if not name.startswith("_") and inspect.isfunction(getattr(autograd_gpu, name))
                and not inspect.getdoc(getattr(autograd_gpu, name))]
     assert missing == []
+
+
+def test_the_folder_of_the_tests_is_not_on_the_path():
+    """Or its cuda/ hides the package of that name, CuPy cannot be imported, and everything that needs it is skipped."""
+    assert str(ROOT / "tests") not in sys.path
 
 
 # ----------------------------------------------------------------------------------------------------- the formula language

@@ -220,6 +220,16 @@ def test_softmax_of_views(only_kernels):
     same(torch.softmax(flat.cuda()[1:].view(4, 16), 1), torch.softmax(flat[1:].view(4, 16), 1))
 
 
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+def test_a_gradient_that_does_not_start_at_a_multiple_of_16_bytes(op, only_kernels):
+    x, grad = values((4, 16), torch.float32), values((65,), torch.float32)
+    found = []
+    for where in ("cuda:0", "cpu"):
+        leaf = x.to(where).requires_grad_()
+        found += torch.autograd.grad(getattr(torch, op)(leaf, 1), leaf, grad.to(where)[1:].view(4, 16))
+    same(*found)
+
+
 def test_rows_of_a_softmax_sum_to_one():
     x = values((7, 3001), torch.float32, -30, 30).cuda()
     np.testing.assert_allclose(torch.softmax(x, 1).double().sum(1).cpu().numpy(), 1, rtol=2e-7)
@@ -241,7 +251,8 @@ def test_nll_loss(shape, reduction, dtype, weighted, only_kernels):
         for where in ("cuda:0", "cpu"):
             x = values(shape, dtype, -2, -0.1).to(where).requires_grad_()
             loss = F.nll_loss(x, target.to(where), None if weight is None else weight.to(where), ignore_index=ignored, reduction=reduction)
-            loss.sum().backward()
+            grad = torch.from_numpy(np.linspace(0.5, 1.5, max(loss.numel(), 1))[:loss.numel()].reshape(loss.shape)).to(dtype).to(where)
+            loss.backward(grad)              # one of its own for each sample
             found.append((loss.detach(), x.grad))
         same(*found, (ignored,))
 

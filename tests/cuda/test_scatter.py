@@ -1,8 +1,12 @@
 """Scatter-add on CUDA in every dtype, and integer indices that are out of range there."""
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from autograd_gpu import devices
 from autograd_gpu.cuda import scatter
 from tests.cuda.common import cp, gpu, two_devices
 from tests.simgpu import kernels, runtime
@@ -141,7 +145,9 @@ def at(*numbers, where="cuda:0"):
 X = torch.arange(12.0).reshape(3, 4)
 OUTSIDE = {
     "x[key]": (lambda x: x[at(0, 3)], 3, 0, 3), "x[key] below": (lambda x: x[at(-4)], -4, 0, 3),
-    "x[key] second": (lambda x: x[:, at(1, -5)], -5, 1, 4), "index_put": (lambda x: x.index_put((at(3),), x[0]), 3, 0, 3),
+    "x[key] second": (lambda x: x[:, at(1, -5)], -5, 1, 4),
+    "x[key] after a mask": (lambda x: x.reshape(3, 2, 2)[torch.ones(3, 2, dtype=torch.bool, device=x.device), at(2)], 2, 2, 2),
+    "index_put": (lambda x: x.index_put((at(3),), x[0]), 3, 0, 3),
     "index_put added": (lambda x: x.index_put((at(0), at(9)), x[0, 0], accumulate=True), 9, 1, 4),
     "setitem": (lambda x: x.__setitem__(at(0, 7), 1.0), 7, 0, 3), "index_select": (lambda x: x.index_select(1, at(0, 4)), 4, 1, 4),
     "index_select below": (lambda x: x.index_select(1, at(-1)), -1, 1, 4), "gather": (lambda x: x.gather(1, at([4])), 4, 1, 4),
@@ -204,6 +210,24 @@ def test_each_device_has_its_own_report():
     torch.cuda.synchronize("cuda:0")
     with pytest.raises(IndexError, match="cuda:1"):
         torch.cuda.synchronize("cuda:1")
+
+
+def test_threads_that_report_for_the_first_time_together(monkeypatch):
+    """Each device has one report and each op a number of its own, also where a thread is interrupted at the worst moment."""
+    class Slow(dict):
+        def __len__(self):
+            length = super().__len__()
+            time.sleep(0.01)
+            return length
+
+        def __setitem__(self, key, value):
+            time.sleep(0.01)
+            super().__setitem__(key, value)
+    monkeypatch.setattr(devices, "_reports", Slow())
+    monkeypatch.setattr(devices, "_reporters", Slow())
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(devices.reporter, [f"op {k}" for k in range(8)]))
+    assert len({address for address, _ in found}) == 1 and sorted(number for _, number in found) == [*range(1, 9)]
 
 
 def test_ignored_targets_are_no_fault():

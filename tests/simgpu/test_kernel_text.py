@@ -1,15 +1,16 @@
-"""The text of kernels/elementwise.cu as launch.Program fills it in, run on NumPy arrays under the checks of simulated devices.
+"""The text of kernels/ as cuda/*.py fill it in and launch it, run on NumPy arrays under the checks of simulated devices.
 
-It is right under any schedule and past 2^31 elements; each fault planted in it or in how it is launched is found. Needs g++, no CuPy.
+It is right past 2^31 elements and, that of elementwise.cu, under any schedule, where each fault planted in it or in its launch is found.
+Needs g++, no CuPy.
 """
 import mmap
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from autograd_gpu.cuda import launch
+from autograd_gpu.cuda import launch, nll, reduce, scatter, softmax
+from tests.on_host import Array, OnHost
 from tests.simgpu.kernels import KernelError, Module, why_not
 
 if why_not():
@@ -19,14 +20,6 @@ f32 = np.dtype(np.float32)
 NORESERVE = 0x4000                           # Linux' MAP_NORESERVE, which Python's mmap does not name before 3.13
 
 
-class Array(np.ndarray):
-    """A NumPy array that says where its memory is as CuPy's do."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
 def sparse(shape, dtype):
     """Zeros that take memory only where they are touched."""
     n, dtype = int(np.prod(shape, dtype=np.int64)), np.dtype(dtype)
@@ -34,29 +27,31 @@ def sparse(shape, dtype):
     return np.frombuffer(memory, dtype, n).reshape(shape).view(Array)
 
 
-class OnHost:
-    """Stands for CuPy in cuda/launch.py."""
+def running(monkeypatch, plant=None, arguments=None, blocks=None, **options):
+    """Have launches run on the host. `plant` changes a kernel's text, `arguments` what it is launched with, `blocks` says which blocks
+    of a grid are run; `options` as of a Kernel's call.
+    """
+    def kernel(source, name):
+        text = plant(source) if plant else source
+        assert text != source or not plant, "the fault is not planted: the text has changed"
+        made = Module(text)[name]
 
-    def __init__(self, plant=None, arguments=None, **options):
-        """`plant` changes a kernel's text, `arguments` what it is launched with; `options` as of a Kernel's call."""
-        self.plant, self.arguments, self.options = plant, arguments, options
+        def call(grid, block, args):
+            some = {"blocks": blocks(grid)} if blocks else {}
+            made(grid, block, arguments(args) if arguments else args, **some, **options)
+        return call
 
-    def empty(self, shape, dtype):
+    def empty(shape, dtype):
         out = sparse(shape, dtype)
-        if out.size < 1 << 20:
+        if out.size < 1 << 20 and not blocks:
             out.view(np.uint8)[...] = 0xFF   # NaN: whoever reads what was not written sees it
         return out
-
-    def RawKernel(self, source, name):
-        text = self.plant(source) if self.plant else source
-        assert text != source or not self.plant, "the fault is not planted: the text has changed"
-        kernel = Module(text)[name]
-        return lambda grid, block, args: kernel(grid, block, self.arguments(args) if self.arguments else args, **self.options)
+    OnHost(kernel, empty).install(monkeypatch)
 
 
 def run(monkeypatch, function, arrays, **options):
     """The Program of a function on these arrays."""
-    monkeypatch.setattr(launch._device, "cupy", OnHost(**options))
+    running(monkeypatch, **options)
     return launch.Program("k", function, tuple([a.dtype for a in arrays]))(*arrays)
 
 
@@ -144,6 +139,7 @@ FAR = {
     "flat": lambda: (sparse(4 * (2**31 + 70_000) + 3, f32),),            # packs past 2^31, and a rest past 2^33
     "steps": lambda: (sparse(3 * 2**30, f32)[::3],),
     "backwards": lambda: (sparse(2**31 + 70_001, f32)[::-1],),
+    "just below": lambda: (sparse(2**31 - 2, f32)[::-1],),               # the last step would go past it
     "transposed": lambda: (sparse((50_000, 50_001), f32).T, sparse(50_000, f32)),
     "outer": lambda: (sparse((60_000, 1), f32), sparse(60_001, f32)),
 }
@@ -166,7 +162,7 @@ def far(monkeypatch, case, **options):
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     order = launch.walk(shape, arrays)[0]
     at = elements(int(np.prod(shape, dtype=np.int64)), 4 if case == "flat" else 1)
-    assert at.max() > 2**31 or case == "steps"
+    assert at.max() > 2**31 or case in ("steps", "just below")
     places: list = [None] * len(shape)
     for axis, index in zip(order, np.unravel_index(at, [shape[k] for k in order]), strict=True):
         places[axis] = index
@@ -176,7 +172,7 @@ def far(monkeypatch, case, **options):
         a[own] = np.arange(len(at)) + k      # float32 holds them
         operands.append(np.asarray(a[own]))
     function = (lambda x: x * 2 + 1) if len(arrays) == 1 else lambda x, y: x * 2 - y
-    out = run(monkeypatch, function, arrays, check=1, blocks=BLOCKS, **options)
+    out = run(monkeypatch, function, arrays, check=1, blocks=lambda grid: BLOCKS, **options)
     return np.asarray(out[tuple(places)]), function(*operands)
 
 
@@ -196,3 +192,82 @@ def in_32_bits(source):
 def test_32_bits_would_be_too_few(monkeypatch, case):
     with pytest.raises((KernelError, AssertionError), match=f"out-of-bounds|outside any|{VALUES}"):
         np.testing.assert_array_equal(*far(monkeypatch, case, plant=in_32_bits))
+
+
+# ------------------------------------------------------------------------------- past 2^31 elements: what is written for its ops
+
+def ends(grid):
+    """The first and the last block."""
+    return sorted({0, int(np.prod(grid, dtype=np.int64)) - 1})
+
+
+def last(shape, values, at, dtype=f32):
+    """Zeros but for these values."""
+    x = sparse(shape, dtype)
+    x[at] = values
+    return x
+
+
+def far_sum_of_rows():
+    x = last((2**29 + 1, 4), [1, 2, 3, 4], -1)
+    return reduce.LAUNCHERS["sum"](x, 1)[-1], 10
+
+
+def far_sum_of_columns():
+    x = last((5, 2**29 + 257), [1, 2, 3, 4, 5], (slice(None), -1))
+    return reduce.LAUNCHERS["sum"](x, 0)[-1], 15
+
+
+def far_sum_of_a_view():
+    x = last((2**29 + 257, 4), [1, 2, 3], (-1, slice(1, None)))
+    return reduce.LAUNCHERS["sum"](x[:, 1:], 1)[-1], 6
+
+
+def far_sum_of_steps():
+    x = last(3 * 2**30, [1, 2], [0, -3])
+    return reduce.LAUNCHERS["sum"](x[::3]), 3
+
+
+def far_softmax_of_rows():
+    x = last((2**29 + 1, 4), [1, 2, 3, 4], -1)
+    return softmax.LAUNCHERS["softmax"](x, 1)[-1], np.exp([1, 2, 3, 4]) / np.exp([1, 2, 3, 4]).sum()
+
+
+def far_softmax_of_columns():
+    x = last((4, 2**29 + 257), [1, 2, 3, 4], (slice(None), -1))
+    return softmax.LAUNCHERS["softmax"](x, 0)[:, -1], np.exp([1, 2, 3, 4]) / np.exp([1, 2, 3, 4]).sum()
+
+
+def far_nll():
+    x, target = last((2**30 + 1, 2), [3, 5], -1), last(2**30 + 1, 1, -1, np.int64)
+    return nll.LAUNCHERS["nll_value"](x, target, None, 0, -100)[-1], -5
+
+
+def far_nll_backward():
+    grad, target = last(2**30 + 1, 7, -1), last(2**30 + 1, 1, -1, np.int64)
+    return nll.LAUNCHERS["nll_loss_backward"](grad, target, None, (2**30 + 1, 2), 0, -100)[-1], [0, -7]
+
+
+def far_scatter():
+    out = last(2**31 + 9, 1, 2**31 + 5, np.int32)
+    scatter.at("add", "test", out, (np.array([2**31 + 5, 4]),), np.array([2, 3], np.int32))
+    return out[[2**31 + 5, 4]], [3, 3]
+
+
+FAR_OPS = [far_sum_of_rows, far_sum_of_columns, far_sum_of_a_view, far_sum_of_steps, far_softmax_of_rows, far_softmax_of_columns, far_nll,
+           far_nll_backward, far_scatter]
+
+
+@pytest.mark.parametrize("case", FAR_OPS)
+def test_ops_past_32_bits(monkeypatch, case):
+    running(monkeypatch, blocks=ends, check=1)
+    np.testing.assert_allclose(*case(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", FAR_OPS)
+def test_32_bits_would_be_too_few_for_ops(monkeypatch, case):
+    running(monkeypatch, blocks=ends, check=1)
+    for module in (nll, reduce, scatter, softmax):
+        monkeypatch.setattr(module, "index_type", lambda n, sizes, strides: ("int", np.int32))
+    with pytest.raises((KernelError, AssertionError, OverflowError), match="out-of-bounds|outside any|out of bounds for int32|Not equal"):
+        np.testing.assert_allclose(*case(), rtol=1e-6)

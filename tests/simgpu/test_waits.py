@@ -8,6 +8,7 @@ from tests.cuda.programs import PROGRAMS, VALUES
 from tests.simgpu import runtime
 from tests.test_ops import ELEMENTWISE, call, operands_for
 
+F = torch.nn.functional
 if not runtime.active():
     pytest.skip("the simulated devices are not installed: run with -p tests.simgpu.plugin, in an environment with cupy-rocm-7-0",
                 allow_module_level=True)
@@ -18,6 +19,10 @@ _COUNT = "as many elements as a mask has True: their number is the result's shap
 _BACK = "the gradient comes back to as many elements as a mask has True; PyTorch waits there too"
 FORWARD = {"mask": _COUNT, "masked_select": _COUNT, "nonzero": _COUNT, "argwhere": _COUNT}
 BACKWARD = {"mask": _BACK, "masked_select": _BACK, "masked_scatter": _BACK}
+
+
+def rows(x, n):
+    return torch.arange(n, device=x.device) % 7
 
 
 def waits():
@@ -54,6 +59,23 @@ def test_which_programs_make_the_host_wait():
         f(x)
         forward |= {name} if waits() > start else set()
     assert forward == set(FORWARD) and backward == set(BACKWARD)
+
+
+LARGE = {
+    "sum": lambda x: x.sum(), "mean of rows": lambda x: x.reshape(2, -1).mean(1), "logsumexp": lambda x: x.reshape(-1, 2).logsumexp(0),
+    "var": lambda x: x.var(), "half sum": lambda x: x.half().sum(), "half softmax": lambda x: x[:300].half().softmax(0),
+    "cross_entropy": lambda x: F.cross_entropy(x.reshape(-1, 4), rows(x, 10_000) % 4),
+    "half embedding": lambda x: F.embedding(rows(x, 300), x.reshape(-1, 4).half()), "half x[i]": lambda x: x.half()[rows(x, 300)],
+    "half index_add": lambda x: x.half().index_add(0, rows(x, 300), x[:300].half())}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_arrays_and_half_precision_do_not_make_the_host_wait(name):
+    """Several blocks share a row; what has no atomics is worked out in a wider dtype."""
+    x = torch.linspace(-1, 1, 40_000, device="cuda:0", requires_grad=True)
+    start = waits()
+    LARGE[name](x).sum().backward()
+    assert waits() == start
 
 
 @pytest.mark.parametrize(("ours", "cupys"), [
