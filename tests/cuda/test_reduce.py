@@ -246,6 +246,19 @@ def test_nll_loss(shape, reduction, dtype, weighted, only_kernels):
         same(*found, (ignored,))
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weight", [[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [0.0, 1.0, 2.0]])
+def test_nll_loss_of_weights_that_vanish(weight, reduction, only_kernels):
+    for target in ([0, 1], [0, -100], [-100, -100], [2, 2]):
+        found = []
+        for where in ("cuda:0", "cpu"):
+            x = torch.tensor([[-1.0, -2.0, -inf], [-inf, -3.0, -1.0]], device=where, requires_grad=True)
+            loss = F.nll_loss(x, torch.tensor(target, device=where), torch.tensor(weight, device=where), reduction=reduction)
+            (loss * loss).sum().backward()
+            found.append((loss.detach(), x.grad))
+        same(*found, target)
+
+
 def test_cross_entropy():
     target = torch.from_numpy(np.random.default_rng(1).integers(0, 10, 64))
     x = values((64, 10), torch.float32)
