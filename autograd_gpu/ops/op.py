@@ -201,10 +201,10 @@ class Op:
         return found
 
     def on_cuda(self, *args, **kwargs):
-        """The op on CuPy's arrays, under the guard of their device."""
+        """The op on CuPy's arrays, under the guard of their device. Raises RuntimeError where they are on several devices."""
         if self._cuda_function is None:
             self._cuda_function = _compiled(self, _device.cupy, soft=False)["function"]
-        with _device.guard(runtime.cuda_device((*args, *kwargs.values()))):
+        with _device.guard(runtime.common_device(self, (*args, *kwargs.values()))):
             return self._cuda_function(*args, **kwargs)
 
 

@@ -124,6 +124,57 @@ def test_operands_on_different_devices(f, other):
         f(y, x)
 
 
+_F = torch.nn.functional
+
+
+@two_devices
+@pytest.mark.parametrize("f", [
+    lambda x, y: _F.layer_norm(x, (2,), y[0]), lambda x, y: _F.layer_norm(x, (2,), None, y[0]), lambda x, y: torch.clamp(x, None, y),
+    lambda x, y: _F.batch_norm(x, y[0], x[0], training=True), lambda x, y: _F.batch_norm(x, None, None, y[0], training=True),
+    lambda x, y: _F.binary_cross_entropy(x, x, y), lambda x, y: _F.binary_cross_entropy_with_logits(x, x, None, pos_weight=y),
+    lambda x, y: _F.nll_loss(x, x.long()[0], y[0]), lambda x, y: _F.cross_entropy(x, x.long()[0], y[0], label_smoothing=0.1),
+    lambda x, y: _F.nll_loss(x[0], y.long()[0, 0]), lambda x, y: x.index_put((x.long()[0],), y),
+    lambda x, y: x.index_put((x.long()[0],), y, True), lambda x, y: x.index_put((x.long()[0],), y[0, 0], True),
+    lambda x, y: x.clone().index_put_((x > 0,), y[0, 0]), lambda x, y: x.clone().__setitem__(x.long(), y),
+    lambda x, y: torch.stack((x[0, 0], y[0, 0])), lambda x, y: _F.embedding(y.long(), x, max_norm=1.0)])
+@pytest.mark.parametrize("other", ["cpu", "cuda:1"])
+def test_optional_operands_and_values_on_different_devices(f, other):
+    x, y = torch.ones(2, 2, device="cuda:0"), torch.ones(2, 2, device=other)
+    for a, b in (x, y), (y, x):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            f(a, b)
+
+
+def test_indices_in_host_memory():
+    x = torch.arange(6.0, device="cuda:0").reshape(3, 2)
+    for key in torch.tensor([2, -3]), torch.tensor([True, False, True]), (slice(None), torch.tensor([1, 0])), np.array([0, 2]):
+        w, on_cpu = x.clone().requires_grad_(), x.cpu().requires_grad_()
+        equal(w[key].detach(), on_cpu[key], "x[key]")
+        for t in w, on_cpu:
+            (t[key] * t[key]).sum().backward()
+        equal(w.grad, on_cpu.grad, "the gradient")
+        y, on_cpu = x.clone(), x.cpu()
+        y[key] = on_cpu[key] = 7
+        equal(y, on_cpu, "x[key] = 7")
+    i, v = torch.tensor([2, 0]), torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    m = torch.tensor([True, False, True])
+    for accumulate in False, True:
+        equal(x.index_put((i,), v, accumulate).detach(), x.cpu().index_put((i,), v.cpu(), accumulate), "index_put")
+        equal(x.clone().index_put_((m,), v.detach(), accumulate), x.cpu().index_put((m,), v.cpu(), accumulate), "index_put_")
+    x.index_put((torch.tensor([2, 0, 2]),), v, True).sum().backward()
+    assert v.grad.tolist() == [3, 3]
+
+
+@two_devices
+@pytest.mark.parametrize("f", [
+    lambda x, i: x[i], lambda x, i: x[i > 0], lambda x, i: x[0, i], lambda x, i: x.__setitem__(i, 0), lambda x, i: x.index_put((i,), x[0]),
+    lambda x, i: x.index_put_((i,), x[0], True)])
+def test_indices_on_another_device(f):
+    for to, of in ("cuda:0", "cuda:1"), ("cpu", "cuda:0"):
+        with pytest.raises(RuntimeError, match="on the same device"):
+            f(torch.ones(2, 2, device=to), torch.tensor([1, 0], device=of))
+
+
 def test_a_number_in_host_memory_goes_along():
     x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
     s = torch.tensor(3.0, requires_grad=True)
@@ -133,6 +184,15 @@ def test_a_number_in_host_memory_goes_along():
     assert s.grad.item() == 3 and s.grad.device.type == "cpu" and x.grad.tolist() == [3, 3]
     x.detach().add_(torch.tensor(1.0))
     assert x.tolist() == [2, 3]
+    both = torch.tensor([0, 1], device="cuda:0")
+    for f in lambda: torch.clamp(x, s + 1), lambda: x.masked_fill(x > 0, s), lambda: x.index_fill(0, both, s), \
+            lambda: torch.zeros_like(x).fill_(s):
+        y = f()
+        s.grad = None
+        y.sum().backward()
+        settled(y.detach())
+        assert s.grad.item() == 2 and s.grad.device.type == "cpu"
+    assert torch.zeros(2).fill_(x.detach()[0]).tolist() == [2, 2]
     with pytest.raises(RuntimeError, match="device"):
         torch.tensor(1.0).add_(x.detach().sum())
     with pytest.raises(RuntimeError, match="same device"):
