@@ -17,12 +17,11 @@ LAUNCHERS = reduce.LAUNCHERS | softmax.LAUNCHERS | nll.LAUNCHERS
 
 def launched(name, plain):
     """A body on CuPy's arrays: the kernels written for it, or `plain`, CuPy's functions, for arguments that they do not cover."""
-    launcher = LAUNCHERS.get(name)
-    if launcher is None:
+    if name not in LAUNCHERS:
         return plain
 
     def function(*args, **options):
-        found = launcher(*args, **options)
+        found = LAUNCHERS[name](*args, **options)
         return plain(*args, **options) if found is NotImplemented else found
     return function
 

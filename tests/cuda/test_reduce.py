@@ -40,7 +40,14 @@ def same(on_cuda, on_cpu, what=""):
 @pytest.fixture
 def only_kernels(monkeypatch):
     """What the kernels do not cover is not given to CuPy's functions, but fails."""
-    monkeypatch.setattr(kernels, "NotImplemented", None, raising=False)
+    def insisting(launcher):
+        def function(*args, **options):
+            found = launcher(*args, **options)
+            assert found is not NotImplemented, launcher
+            return found
+        return function
+    for name, launcher in kernels.LAUNCHERS.items():
+        monkeypatch.setitem(kernels.LAUNCHERS, name, insisting(launcher))
 
 
 # Over one dimension or all (dim None), and what they take besides.
