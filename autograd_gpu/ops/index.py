@@ -147,7 +147,7 @@ index_put.vjp(self=lambda grad, indices, accumulate, places: F.index_put_kept(gr
               values=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, moves=True)
 def index_put_across(input, indices, values, accumulate=False, *, places=None):
     """index_put at indices in host memory, for a tensor on a CUDA device."""
     return F.index_put(input, [_beside(input, i) for i in indices], values, accumulate, places=places)
@@ -377,7 +377,7 @@ def copy(self, src, non_blocking: bool = False):
 copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, moves=True)
 def copy_across(input, src, non_blocking=False):
     """copy from an array, or from another device."""
     if not isinstance(src, Tensor):
@@ -403,7 +403,7 @@ def fill(self, value: Number):
 fill.vjp(self=lambda grad: F.zero(grad))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, moves=True)
 def fill_across(input, value):
     """fill with the value of a tensor, from any device."""
     return F.fill_tensor(input, F.to(value, device=input.device))
