@@ -1,4 +1,4 @@
-"""Devices, the array module behind each, and copies between them. With cuda/launch.py the only importer of CuPy."""
+"""Devices, the array module behind each, and copies between them. The only file that imports CuPy."""
 from __future__ import annotations
 
 import contextlib

@@ -38,12 +38,13 @@ def why_not_available() -> str | None:
     return why_no_cuda()
 
 
-def kernel_source(op: str, *dtypes: Any, what: str = "forward", layout: str = "flat", **parameters: Any) -> str:
-    """The CUDA text that runs an elementwise op: kernel_source("tanh", "float32"), or kernel_source("mul", "float32", what="backward").
+def kernel_source(op: Any, *dtypes: Any, what: str = "forward", layout: str = "flat", **parameters: Any) -> str:
+    """The CUDA text that runs an op: kernel_source("tanh", "float32"), or kernel_source(torch.mul, "float32", what="backward").
 
-    `dtypes`: one per tensor, or one for all. `what`: "forward", the name of an input for its gradient, or "backward" for those of all
-    inputs. `layout`: "flat" for contiguous operands, "strided" for others. `parameters`: values of the op's plain parameters, where it
-    needs them. Needs no GPU.
+    `op`: an elementwise op or one that rows have a kernel for (sum, softmax ...), by its name or as the function. `dtypes`: one per
+    tensor, or one for all. `what`: "forward", the name of an input for its gradient, or "backward" for those of all inputs. `layout`:
+    "flat" for contiguous operands, "strided" for others, shown with two dimensions. `parameters`: values of the op's plain parameters,
+    where it needs them. Needs no GPU.
     Raises: ValueError for an op, `what` or `layout` that there is not, or where there is nothing to compute, TypeError for wrong dtypes
     or parameters, NotImplementedError where CuPy's functions run the op instead, saying why.
     """

@@ -100,7 +100,13 @@ class Program(Traced):
     def _kernel(self, layout, single=(), ndim=0, index="long long"):
         key = layout, single, ndim, index
         if key not in self.kernels:
-            self.kernels[key] = _device.cupy.RawKernel(self.source(*key), f"{self.name}_{layout}")
+            kernel = _device.cupy.RawKernel(self.source(*key), f"{self.name}_{layout}")
+            try:
+                kernel.compile()
+            except _device.cupy.cuda.compiler.CompileException as error:
+                raise RuntimeError(f"{self.name}: its kernel does not compile. It computes {'; '.join(self.statements)}; where that comes "
+                                   f"of an op's text, cuda=, the text has to be an expression of CUDA C. {error}") from None
+            self.kernels[key] = kernel
         return self.kernels[key]
 
 

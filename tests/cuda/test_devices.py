@@ -269,6 +269,16 @@ def test_results_stay_on_the_second_device():
         torch.cuda.set_device(0)
 
 
+def test_work_goes_to_cupys_current_stream():
+    x, stream, seen = torch.ones(1000, device="cuda:0", requires_grad=True), cp.cuda.Stream(non_blocking=True), []
+    x.register_hook(lambda g: seen.append(cp.cuda.get_current_stream().ptr))
+    stream.wait_event(cp.cuda.get_current_stream().record())
+    with stream:
+        (x * x).exp().sum().backward()
+        np.testing.assert_allclose(settled(x.grad), 2 * np.e, rtol=1e-6)
+    assert seen == [stream.ptr]
+
+
 # --------------------------------------------------------------------------------------------------------- the outside world
 
 def test_text():
