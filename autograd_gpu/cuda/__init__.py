@@ -8,12 +8,15 @@ from autograd_gpu.cuda.memory import (
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_stats,
     reset_peak_memory_stats,
 )
 from autograd_gpu.devices import (
     current_device,
     device_count,
+    get_device_capability,
     get_device_name,
+    get_device_properties,
     set_device,
     synchronize,
     why_no_cuda,
@@ -21,9 +24,9 @@ from autograd_gpu.devices import (
 from autograd_gpu.devices import on_cuda as device
 from autograd_gpu.generator import manual_seed
 
-__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_name", "is_available", "kernel_source", "manual_seed",
-           "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "reset_peak_memory_stats",
-           "set_device", "synchronize", "why_not_available"]
+__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
+           "is_available", "kernel_source", "manual_seed", "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated",
+           "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device", "synchronize", "why_not_available"]
 
 manual_seed_all = manual_seed
 

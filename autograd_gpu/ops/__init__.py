@@ -4,6 +4,7 @@ from autograd_gpu.ops import (  # noqa: F401
     compare,
     convert,
     elementwise,
+    exchange,
     gather,
     index,
     join,

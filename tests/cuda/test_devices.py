@@ -300,9 +300,50 @@ def test_arrays_of_both_kinds():
     assert isinstance(shared, cp.ndarray) and shared.data.ptr == x._array.data.ptr
     with pytest.raises(TypeError, match="cpu"):
         torch.ones(2).cupy()
+    with pytest.raises(TypeError, match="as_tensor"):
+        torch.from_numpy(shared)
     again = torch.as_tensor(shared)
     assert again.device == x.device and again._array.data.ptr == shared.data.ptr
     assert (x + shared).tolist() == [2, 4] and torch.tensor(shared).tolist() == [1, 2]
+
+
+def test_cupy_takes_tensors():
+    x = torch.arange(6.0, device="cuda:0").reshape(2, 3).t()
+    w = torch.ones(2, device="cuda:0", requires_grad=True)
+    for shared in cp.asarray(x), cp.from_dlpack(x):
+        assert shared.data.ptr == x.data_ptr() and shared.shape == (3, 2) and shared.strides == (4, 12)
+    np.testing.assert_array_equal(cp.asnumpy(cp.negative(x)), -settled(x))
+    assert hasattr(x, "__cuda_array_interface__") and not hasattr(torch.ones(2), "__cuda_array_interface__")
+    for refused in cp.asarray, cp.negative:
+        with pytest.raises(RuntimeError, match="detach"):
+            refused(w)
+    with pytest.raises(BufferError, match="detach"):
+        cp.from_dlpack(w)
+
+
+def test_dlpack_on_a_device():
+    for where in ["cuda:0", "cuda:1"][:torch.cuda.device_count()]:
+        x = torch.arange(6.0, device=where).reshape(2, 3).t()
+        for shared in torch.from_dlpack(x), torch.from_dlpack(x.cupy()), torch.from_dlpack(x, device=where, copy=False):
+            assert shared.data_ptr() == x.data_ptr() and shared.device == x.device and shared.stride() == (1, 3)
+        copied = torch.from_dlpack(x, copy=True)
+        assert copied.data_ptr() != x.data_ptr() and copied.device == x.device
+        back = torch.from_dlpack(x, device="cpu")
+        equal(x, back, "on the CPU", where)
+        with pytest.raises(ValueError, match="copy"):
+            torch.from_dlpack(x, device="cpu", copy=False)
+        with pytest.raises((BufferError, RuntimeError, ValueError)):
+            np.from_dlpack(x)
+
+
+def test_cupy_arrays_on_the_left():
+    a, w = cp.asarray([1.0, 2.0], cp.float32), torch.ones(2, device="cuda:0", requires_grad=True)
+    for t in w, torch.nn.Parameter(w.detach()):
+        for y in (a * t, a + t, a / t, a - t, a ** t, a @ t):
+            assert isinstance(y, torch.Tensor) and y.requires_grad and y.is_cuda
+        assert isinstance(a == t, torch.Tensor) and isinstance(np.sin(t), torch.Tensor)
+    (a * w).sum().backward()
+    assert w.grad.tolist() == [1, 2]
 
 
 def test_python_values():
@@ -483,6 +524,14 @@ def test_cuda_device_is_current_within_its_block():
         pass
 
 
+def test_properties_of_a_device():
+    found = torch.cuda.get_device_properties("cuda:0")
+    assert found.name == torch.cuda.get_device_name(0) and found.total_memory == torch.cuda.mem_get_info(0)[1]
+    assert torch.cuda.get_device_capability() == (found.major, found.minor) > (5, 0) and found.warp_size == 32
+    with pytest.raises(RuntimeError, match="does not exist"):
+        torch.cuda.get_device_properties(99)
+
+
 def test_memory_statistics():
     gc.collect()
     start = torch.cuda.memory_allocated(0)
@@ -495,6 +544,8 @@ def test_memory_statistics():
     assert torch.cuda.memory_allocated(0) == start and torch.cuda.max_memory_allocated(0) >= start + 8_000_000
     torch.cuda.reset_peak_memory_stats(0)
     assert torch.cuda.max_memory_allocated(0) == start
+    assert torch.cuda.memory_stats(0) == {"allocated_bytes.all.current": start, "allocated_bytes.all.peak": start,
+                                          "reserved_bytes.all.current": torch.cuda.memory_reserved(0)}
     torch.cuda.empty_cache()
     free, whole = torch.cuda.mem_get_info(0)
     assert 0 < free <= whole
