@@ -1,10 +1,10 @@
-"""Devices, the array module behind each, and copies between them. With cuda/launch.py the only importer of CuPy."""
+"""Devices, the array module behind each, and copies between them. The only file that imports CuPy."""
 from __future__ import annotations
 
 import contextlib
 import importlib
 import threading
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -130,8 +130,34 @@ def synchronize(device=None) -> None:
 
 def get_device_name(device=None) -> str:
     """What a CUDA device calls itself. Raises RuntimeError without CUDA. Reference: torch.cuda.get_device_name."""
-    where = _cuda(device)
-    return cupy.cuda.runtime.getDeviceProperties(where.index)["name"].decode()
+    return get_device_properties(device).name
+
+
+def get_device_capability(device=None) -> tuple[int, int]:
+    """The compute capability of a CUDA device, such as (8, 0).
+
+    Raises RuntimeError without CUDA. Reference: torch.cuda.get_device_capability.
+    """
+    found = get_device_properties(device)
+    return found.major, found.minor
+
+
+class DeviceProperties(NamedTuple):
+    """What a CUDA device is: its name, compute capability (major, minor), bytes of memory and multiprocessors."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+
+
+def get_device_properties(device=None) -> DeviceProperties:
+    """What a CUDA device is. Raises RuntimeError without CUDA. Reference: torch.cuda.get_device_properties."""
+    found = cupy.cuda.runtime.getDeviceProperties(_cuda(device).index)
+    return DeviceProperties(found["name"].decode(), found["major"], found["minor"], found["totalGlobalMem"], found["multiProcessorCount"],
+                            found["warpSize"])
 
 
 @contextlib.contextmanager
@@ -193,6 +219,19 @@ def is_array(x) -> bool:
 def of(array) -> Device:
     """The device whose memory an array lives in."""
     return CPU if isinstance(array, np.ndarray) else Device("cuda", array.device.id)
+
+
+def from_dlpack(exporter):
+    """The array over what an object of another library offers by DLPack, on the device where that is."""
+    kind, index = exporter.__dlpack_device__()
+    if kind in _HOST:
+        return np.from_dlpack(exporter)
+    _usable(f"from_dlpack: memory on a device of DLPack's kind {int(kind)}")
+    with guard(Device("cuda", index)):
+        return cupy.from_dlpack(exporter)
+
+
+_HOST = (1, 3, 11)                           # DLPack's numbers for host memory: pageable, or page-locked by CUDA or ROCm
 
 
 def xp(array):

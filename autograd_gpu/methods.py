@@ -13,7 +13,6 @@ from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
 from autograd_gpu.base import INFERENCE, CudaTensor, Tensor, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
-from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.inside import Dependent
 from autograd_gpu.ops import creation as _creation
 from autograd_gpu.ops.inplace import inplace
@@ -431,58 +430,6 @@ def item(self):
 def tolist(self):
     """The elements as nested lists of Python numbers."""
     return _device.host(self._array).tolist()
-
-
-@method
-def numpy(self, *, force=False):
-    """The NumPy array behind a CPU tensor, sharing its memory; with `force`, also of a tracked or CUDA tensor, detached or copied.
-
-    Raises: RuntimeError for a tensor that requires grad, TypeError for one on a CUDA device.
-    Reference: torch.Tensor.numpy.
-    """
-    if force:
-        return self.detach().cpu()._array
-    if self.requires_grad and local.state.enabled:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if type(self._array) is not np.ndarray:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
-                        f"first.")
-    return self._array
-
-
-@method
-def cupy(self):
-    """The CuPy array behind a CUDA tensor, sharing its memory.
-
-    Raises: RuntimeError for a tensor that requires grad, TypeError for one on the CPU.
-    """
-    if self.requires_grad and local.state.enabled:
-        raise RuntimeError("Can't call cupy() on Tensor that requires grad. Use tensor.detach().cupy() instead.")
-    if type(self._array) is np.ndarray:
-        raise TypeError("can't convert a cpu tensor to cupy. Use Tensor.cuda() to copy the tensor to a device first.")
-    return self._array
-
-
-@method
-def __array__(self, dtype=None, copy=None):
-    array = self.numpy()
-    array = array if dtype is None else array.astype(dtype, copy=bool(copy))
-    return array.copy() if copy and dtype is None else array
-
-
-@method
-def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-    """NumPy's functions and NumPy operands on the left: the op of the ufunc's name, recorded."""
-    name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
-    if method != "__call__" or kwargs or name not in REGISTRY:
-        return NotImplemented
-    inputs = [x if isinstance(x, Tensor) or not _device.is_array(x) else wrap(x) for x in inputs]
-    return REGISTRY[name].function(*inputs)
-
-
-_UFUNCS = {"multiply": "mul", "subtract": "sub", "true_divide": "div", "divide": "div", "negative": "neg", "absolute": "abs",
-           "power": "pow", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
-           "greater_equal": "ge", "arctan": "atan", "arcsin": "asin", "arccos": "acos", "arctan2": "atan2", "conjugate": "conj"}
 
 
 @method

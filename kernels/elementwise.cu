@@ -1,7 +1,7 @@
 // The one elementwise loop, in two layouts. Words between at signs are filled in by cuda/launch.py for one traced program.
 
-// flat: every operand is contiguous from a multiple of 16 bytes on, or a single element. WIDTH elements of each go in one 16-byte
-// access, the rest one by one.
+// flat: every operand is contiguous from a multiple of 16 bytes on, or a single element. As many elements as are 16 bytes of the widest
+// operand go in one access of each, of fewer bytes where an operand's elements are narrower; the rest go one by one.
 extern "C" __global__ void @name@_flat(@outputs@ @pointers@ @scalars@ long long n) {
   const long long step = (long long)gridDim.x * blockDim.x;
   const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;

@@ -39,9 +39,9 @@ extern "C" __global__ void nll_backward(Input* __restrict__ out, const Input* __
     const long long t = target[sample];
     Acc g = 0;
     if (t == c && t != ignored) {
-      const Acc w = weight ? Acc(Loaded(weight[c])) : Acc(1);
-      g = -Acc(Loaded(grad[each ? sample : 0])) * w;
-      if (total) g = w == 0 ? Acc(0) : g / total[0];
+      g = -Acc(Loaded(grad[each ? sample : 0]));
+      if (total) g /= total[0];
+      if (weight) g *= Acc(Loaded(weight[c]));
     }
     out[i] = Input(g);
   }

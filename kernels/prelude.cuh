@@ -95,6 +95,4 @@ __device__ inline double ag_pow(double x, double y) { return pow(x, y); }
 
 template <class T> __device__ inline T ag_complex_pow(T x, T y) { return y == T(0) ? T(1) : pow(x, y); }
 
-template <class T> __device__ inline T ag_exp(T x) { return exp(x); }
-
 #endif

@@ -76,6 +76,7 @@ template <bool Mean> struct Weighted {
 };
 
 typedef @state@ State;
+static_assert(sizeof(State) % sizeof(Acc) == 0, "a state is moved as an array of Acc");
 
 // The states of a row's threads as one, which each of them gets. The threads of a row lie along x, a power of two of them. Once a kernel.
 __device__ inline State joined_along_x(State s) {
@@ -87,7 +88,7 @@ __device__ inline State joined_along_x(State s) {
     s.join(other);
   }
   if (blockDim.x > 32) {
-    __shared__ State of_warps[8];
+    __shared__ State of_warps[@block@ / 32];
     const int warps = blockDim.x / 32, first = threadIdx.y * warps;
     if (threadIdx.x % 32 == 0) of_warps[first + threadIdx.x / 32] = s;
     __syncthreads();
@@ -99,7 +100,7 @@ __device__ inline State joined_along_x(State s) {
 
 // The same where they lie along y.
 __device__ inline State joined_along_y(State s) {
-  __shared__ State of_threads[256];
+  __shared__ State of_threads[@block@];
   const int own = threadIdx.y * blockDim.x + threadIdx.x;
   of_threads[own] = s;
   __syncthreads();
@@ -159,11 +160,11 @@ extern "C" __global__ void reduce_@name@(Output* __restrict__ out, const Input* 
     const Index begin = blockIdx.y * part, end = n - begin < part ? n : begin + part;
     Index rest = row;
     @row_offset@
+    x += o0;
     auto load = [&](Index i) {
-      const Input* at = x;
       Index rest = i;
       @element_offset@
-      return Acc(Loaded(*at));
+      return Acc(Loaded(x[o0]));
     };
     s = @gathered@;
   }

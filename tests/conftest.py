@@ -11,7 +11,7 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "complex64": 2e
 needs_bfloat16 = pytest.mark.skipif(not hasattr(torch, "bfloat16"), reason="ml_dtypes is not installed")
 
 
-@pytest.fixture(params=["cpu", "cuda:0", "cuda:1"])
+@pytest.fixture(params=["cpu", *[pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda:0", "cuda:1")]])
 def device(request):
     """Each kind of device in turn; one that is not here is skipped, and the report says why."""
     where = torch.device(request.param)

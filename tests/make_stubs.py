@@ -44,7 +44,7 @@ DUNDERS = {"bool": "bool", "float": "float", "int": "int", "complex": "complex",
            "repr": "str", "iter": "Iterator[Tensor]", "array": "np.ndarray"}
 PROPERTIES = {"device": "Device", "dtype": "DType", "shape": "Size", "ndim": "int", "itemsize": "int", "nbytes": "int", "is_cuda": "bool",
               "is_leaf": "bool", "output_nr": "int", "retains_grad": "bool", "grad_fn": "Node | None", "_version": "int",
-              "_base": "Tensor | None", "layout": "str"}
+              "_base": "Tensor | None", "layout": "str", "__cuda_array_interface__": "dict[str, Any]"}
 SETTABLE = {"requires_grad": "bool", "grad": "Tensor | None", "data": "Tensor"}
 RETURNS = {"item": "Any", "tolist": "Any", "numpy": "np.ndarray", "cupy": "Any", "size": "Any", "dim": "int", "numel": "int",
            "element_size": "int", "stride": "Any", "is_contiguous": "bool", "data_ptr": "int", "is_floating_point": "bool",

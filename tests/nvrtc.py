@@ -1,9 +1,11 @@
 """Compile every CUDA text for real GPUs, with NVRTC, which needs none: many kernels to a program, a process per core.
 
-    python -m tests.nvrtc            every text for sm_80, and a tenth of them for each other architecture
-    python -m tests.nvrtc --all      every text for every architecture
+    python -m tests.nvrtc                        every text for sm_80, and a tenth of them for each other architecture
+    python -m tests.nvrtc --all                  every text for every architecture
+    python -m tests.nvrtc softmax --arch 90      the texts whose name, dtype and layout have the word in them, for one architecture
 
-Needed: cupy-cuda12x, nvidia-cuda-nvrtc-cu12, nvidia-cuda-runtime-cu12; no driver. ptxas is part of NVRTC and reports in its log.
+Needed: cupy-cuda12x, nvidia-cuda-nvrtc-cu12, nvidia-cuda-runtime-cu12, ml_dtypes, scipy, pytest, hypothesis; no driver. ptxas is part of
+NVRTC and reports in its log.
 """
 import argparse
 import hashlib
@@ -137,14 +139,19 @@ def tenth(texts):
 def main():
     from tests.kernel_texts import texts  # noqa: PLC0415 - not in the processes that only compile
     parser = argparse.ArgumentParser(prog="python -m tests.nvrtc", description="Compile every CUDA text for real GPUs.")
+    parser.add_argument("words", nargs="*", help='only the texts with one of these in "NAME of DTYPE, LAYOUT"')
     parser.add_argument("--all", action="store_true", help="every text for every architecture")
-    whole = parser.parse_args()
+    parser.add_argument("--arch", type=int, help="every text for this one only, such as 90")
+    given = parser.parse_args()
     reason = why_not()
     if reason:
         sys.exit(reason)
-    every, failed = texts(), False
-    for arch in (MAIN, *OTHERS):
-        result = compile_all(every if whole.all or arch == MAIN else tenth(every), arch)
+    every = [t for t in texts() if not given.words or any(w in str(t) for w in given.words)]
+    if not every:
+        sys.exit(f"no text has {' or '.join(given.words)} in its name")
+    failed = False
+    for arch in [given.arch] if given.arch else (MAIN, *OTHERS):
+        result = compile_all(every if given.all or given.arch or arch == MAIN else tenth(every), arch)
         print(result.line, flush=True)
         for text, log in result.failures:
             print(f"{text}: {log}")

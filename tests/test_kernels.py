@@ -143,12 +143,21 @@ def test_kernel_source():
     assert "out1" in show("mul", "float32", what="backward") and "out1" not in show("mul", "float32", what="self")
     assert "const float* __restrict__ p0" in show("mul", "int64", "float32") and "const long long* __restrict__ p0" in show("neg", "int64")
     assert "x0 * x0" in show("pow", "float32", exponent=2) and "exp(" in show("sigmoid", "int64")
+    assert show(torch.exp, torch.float32) == show("exp_", "float32") == show(torch.Tensor.exp, "f4")
+    assert show("mul", "float32", what="input") == show("mul", "float32", what="self")
+    assert "int d0, int d1, int s0_0" in show("add", "float32", layout="strided")
+    assert [line for line in show("tanh", "float32").splitlines() if line][-1] == "}"
+    for name, what, kernel in (("sum", "forward", "reduce_sum("), ("var", "forward", "reduce_moments("), ("amax", "forward", "reduce_max("),
+                               ("softmax", "backward", "softmax_backward("), ("nll_loss", "forward", "nll(")):
+        for layout in ("flat", "strided"):
+            assert f"void {kernel}" in show(name, "float16", what=what, layout=layout)
     for error, match, arguments, options in [
             (ValueError, "not the name", ("tanhh", "float32"), {}), (ValueError, "not the name", ("mm", "float32"), {}),
-            (ValueError, "forward, backward, self", ("tanh", "float32"), {"what": "other"}),
+            (ValueError, "forward, backward, input", ("tanh", "float32"), {"what": "other"}),
             (ValueError, "flat", ("tanh", "float32"), {"layout": "round"}), (ValueError, "no kernel", ("add", "float32"), {"what": "self"}),
             (TypeError, "one dtype", ("tanh",), {}), (TypeError, "exponent", ("pow", "float32"), {}),
-            (TypeError, "no plain parameter", ("tanh", "float32"), {"exponent": 2}), (TypeError, "not understood", ("tanh", "flat32"), {}),
+            (TypeError, "no plain parameter", ("tanh", "float32"), {"exponent": 2}),
+            (TypeError, "such as.*'flat32'", ("tanh", "flat32"), {}), (ValueError, "not the name", ("sum", "int64"), {}),
             (NotImplementedError, "digamma", ("digamma", "float32"), {})]:
         with pytest.raises(error, match=match):
             show(*arguments, **options)

@@ -8,12 +8,15 @@ from autograd_gpu.cuda.memory import (
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_stats,
     reset_peak_memory_stats,
 )
 from autograd_gpu.devices import (
     current_device,
     device_count,
+    get_device_capability,
     get_device_name,
+    get_device_properties,
     set_device,
     synchronize,
     why_no_cuda,
@@ -21,9 +24,9 @@ from autograd_gpu.devices import (
 from autograd_gpu.devices import on_cuda as device
 from autograd_gpu.generator import manual_seed
 
-__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_name", "is_available", "kernel_source", "manual_seed",
-           "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "reset_peak_memory_stats",
-           "set_device", "synchronize", "why_not_available"]
+__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
+           "is_available", "kernel_source", "manual_seed", "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated",
+           "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device", "synchronize", "why_not_available"]
 
 manual_seed_all = manual_seed
 
@@ -38,12 +41,13 @@ def why_not_available() -> str | None:
     return why_no_cuda()
 
 
-def kernel_source(op: str, *dtypes: Any, what: str = "forward", layout: str = "flat", **parameters: Any) -> str:
-    """The CUDA text that runs an elementwise op: kernel_source("tanh", "float32"), or kernel_source("mul", "float32", what="backward").
+def kernel_source(op: Any, *dtypes: Any, what: str = "forward", layout: str = "flat", **parameters: Any) -> str:
+    """The CUDA text that runs an op: kernel_source("tanh", "float32"), or kernel_source(torch.mul, "float32", what="backward").
 
-    `dtypes`: one per tensor, or one for all. `what`: "forward", the name of an input for its gradient, or "backward" for those of all
-    inputs. `layout`: "flat" for contiguous operands, "strided" for others. `parameters`: values of the op's plain parameters, where it
-    needs them. Needs no GPU.
+    `op`: an elementwise op or one that rows have a kernel for (sum, softmax ...), by its name or as the function. `dtypes`: one per
+    tensor, or one for all. `what`: "forward", the name of an input for its gradient, or "backward" for those of all inputs. `layout`:
+    "flat" for contiguous operands, "strided" for others, shown with two dimensions. `parameters`: values of the op's plain parameters,
+    where it needs them. Needs no GPU.
     Raises: ValueError for an op, `what` or `layout` that there is not, or where there is nothing to compute, TypeError for wrong dtypes
     or parameters, NotImplementedError where CuPy's functions run the op instead, saying why.
     """

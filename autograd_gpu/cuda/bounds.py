@@ -6,8 +6,8 @@ import functools
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.cuda.launch import BLOCK, MAX_GRID, filled
-from autograd_gpu.cuda.source import kernel_text
+from autograd_gpu.cuda.launch import BLOCK, grid, headed
+from autograd_gpu.cuda.source import filled, kernel_text
 from autograd_gpu.expression import TYPES
 
 
@@ -16,7 +16,7 @@ def check(name, index, size, dim=0, wraps=False):
     if index.size:
         index = _device.cupy.ascontiguousarray(index)
         address, number = _device.reporter(name)
-        _kernel(index.dtype)((min(-(-index.size // BLOCK), MAX_GRID),), (BLOCK,), (
+        _kernel(index.dtype)(grid(index.size), (BLOCK,), (
             index, address, number, np.bool_(wraps), np.int32(dim), np.int64(size), np.int64(index.size)))
 
 
@@ -32,7 +32,7 @@ def check_key(name, shape, key):
 
 def source(dtype):
     """The text of the kernel for indices of a dtype."""
-    return kernel_text("prelude.cuh") + kernel_text("bounds.cuh") + filled(kernel_text("bounds.cu"), {"type": TYPES[dtype]})
+    return headed(kernel_text("bounds.cuh") + filled(kernel_text("bounds.cu"), {"type": TYPES[dtype]}))
 
 
 @functools.cache

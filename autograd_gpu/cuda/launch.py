@@ -13,9 +13,10 @@ from autograd_gpu.expression import NO_EXPRESSION, TYPES, Traced, computed_in, i
 
 _HALF = {np.dtype(np.float16): "__half"} | ({_dtype.bfloat16.dtype: "__nv_bfloat16"} if _dtype.bfloat16 else {})
 STORED = {**TYPES, **_HALF}
+REAL = {d: t for d, t in STORED.items() if d.kind != "c"}
 _HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h", "complex<float>": "cupy/complex.cuh",
             "complex<double>": "cupy/complex.cuh"}
-_LANES = 16                                  # bytes that one access of the flat layout moves, and what it has to be aligned to
+ACCESS = 16                                  # the most bytes that one access moves; they have to be aligned to as many
 _INT32 = 2 ** 31 - 1
 _VALUES = 16                                 # for how many values of its numbers a function is compiled that looks at them
 BLOCK = 256
@@ -35,7 +36,7 @@ class Program(Traced):
 
     def width(self, single):
         """How many elements one access of the flat layout moves: 16 bytes of the widest operand."""
-        return max(_LANES // max([d.itemsize for d in (*self.stored, *[self.kinds[i] for i in self.arrays if i not in single])]), 1)
+        return max(ACCESS // max([d.itemsize for d in (*self.stored, *[self.kinds[i] for i in self.arrays if i not in single])]), 1)
 
     def source(self, layout, single=(), ndim=0, index="long long"):
         """The CUDA text of a layout: "flat" with the arguments in `single` of one element, or "strided" over ndim dimensions."""
@@ -79,18 +80,16 @@ class Program(Traced):
             return self._results(args, [empty(shape, d) for d in self.stored])
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
         single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])
-        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and not a.data.ptr % _LANES for a in arrays]):
+        if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and not a.data.ptr % ACCESS for a in arrays]):
             outs = [empty(shape, d) for d in self.stored]
             kernel = self._kernel("flat", single)
-            grid = min(-(-n // (BLOCK * self.width(single))), MAX_GRID)
-            kernel((grid,), (BLOCK,), (*outs, *arrays, *scalars, np.int64(n)))
+            kernel(grid(n // self.width(single)), (BLOCK,), (*outs, *arrays, *scalars, np.int64(n)))
             return self._results(args, outs)
         order, sizes, strides = walk(shape, arrays)
         outs = [empty([shape[k] for k in order], d) for d in self.stored]
         index, kind = index_type(n, sizes, strides)
         kernel = self._kernel("strided", (), len(sizes), index)
-        geometry = [kind(m) for m in sizes] + [kind(s) for row in strides for s in row]
-        kernel((min(-(-n // BLOCK), MAX_GRID),), (BLOCK,), (*outs, *arrays, *scalars, *geometry, np.int64(n)))
+        kernel(grid(n), (BLOCK,), (*outs, *arrays, *scalars, *geometry(kind, sizes, strides), np.int64(n)))
         axes = [order.index(k) for k in range(len(shape))]
         return self._results(args, [out.transpose(axes) for out in outs])
 
@@ -104,7 +103,13 @@ class Program(Traced):
     def _kernel(self, layout, single=(), ndim=0, index="long long"):
         key = layout, single, ndim, index
         if key not in self.kernels:
-            self.kernels[key] = _device.cupy.RawKernel(self.source(*key), f"{self.name}_{layout}")
+            kernel = _device.cupy.RawKernel(self.source(*key), f"{self.name}_{layout}")
+            try:
+                kernel.compile()
+            except _device.cupy.cuda.compiler.CompileException as error:
+                raise RuntimeError(f"{self.name}: its kernel does not compile. It computes {'; '.join(self.statements)}; where that comes "
+                                   f"of an op's text, cuda=, the text has to be an expression of CUDA C. {error}") from None
+            self.kernels[key] = kernel
         return self.kernels[key]
 
 
@@ -114,14 +119,27 @@ def headed(text):
     return "".join(f"#include <{h}>\n" for h in headers) + kernel_text("prelude.cuh") + text
 
 
-def geometry_words(index, ndim, operands):
-    """Of a strided kernel: its parameters d0 ... (sizes) and s0_0 ... (strides), and the offsets o0 ... of an element in each operand."""
+def geometry_words(index, ndim, operands, group=""):
+    """Of a strided kernel: its parameters d0 ... (sizes) and s0_0 ... (strides), and the offsets o0 ... of an element in each operand.
+
+    `group`: what the parameters' names begin with, where a kernel has several groups of them.
+    """
     dims = range(ndim)
     return {
-        "geometry": " ".join([f"{index} d{k}," for k in dims] + [f"{index} s{i}_{k}," for i in operands for k in dims]),
+        "geometry": " ".join([f"{index} {group}d{k}," for k in dims] + [f"{index} {group}s{i}_{k}," for i in operands for k in dims]),
         "offsets": "\n".join([f"{index} o{i} = 0;" for i in operands] + [
-            f"{{ const {index} c = " + (f"rest % d{k}; rest /= d{k}; " if k else "rest; ") +
-            " ".join(f"o{i} += c * s{i}_{k};" for i in operands) + " }" for k in reversed(dims)])}
+            f"{{ const {index} c = " + (f"rest % {group}d{k}; rest /= {group}d{k}; " if k else "rest; ") +
+            " ".join(f"o{i} += c * {group}s{i}_{k};" for i in operands) + " }" for k in reversed(dims)])}
+
+
+def geometry(kind, sizes, strides):
+    """The arguments for the parameters of geometry_words. `kind`: the NumPy type of index_type."""
+    return [kind(m) for m in sizes] + [kind(s) for row in strides for s in row]
+
+
+def grid(threads, most=MAX_GRID):
+    """The grid of blocks for a number of threads that go on by steps of a whole grid."""
+    return (min(max(-(-threads // BLOCK), 1), most),)
 
 
 def index_type(n, sizes, strides):
@@ -184,16 +202,17 @@ class Fused:
         precision are not to meet others: as Symbols both are float, and the function may want to tell them apart.
         """
         self.name, self.traced, self.plain, self.mixes = name, traced, plain, mixes
-        self.programs = {}                   # kinds of arguments: Program; None where only `plain` will do; {numbers: one of the two}
+        self.programs = {}                   # kinds of arguments: Program, or None where there is none for all values of the numbers
+        self.by_value = {}                   # kinds with numbers and without a Program: {the numbers: Program, or None}
         self.reasons = {}                    # kinds of arguments: why there is no Program
 
     def __call__(self, *args, **options):
         values = (*args, *options.values())
         array = _device.cupy.ndarray
         kinds = tuple([a.dtype if type(a) is array else kind_of(a) for a in values])
-        program = self.programs[kinds] if kinds in self.programs else self._first(kinds, tuple(options))
-        if type(program) is dict:
-            program = self._of_values(program, kinds, values, tuple(options))
+        if kinds not in self.programs:
+            self.programs[kinds] = self.program(kinds, tuple(options))
+        program = self.programs[kinds] or self._of_values(kinds, values, tuple(options))
         if program is not None:
             try:
                 return program(*values)
@@ -201,17 +220,13 @@ class Fused:
                 pass
         return self.plain(*[_on_device(a) for a in args], **options)
 
-    def _first(self, kinds, keywords):
-        """What `programs` holds for kinds that come for the first time."""
-        found = self.program(kinds, keywords)
-        if found is None and any([is_number(k) for k in kinds]):
-            found = {}
-        self.programs[kinds] = found
-        return found
-
-    def _of_values(self, programs, kinds, values, keywords):
-        """The Program of a function that looks at its numbers, for these numbers; None for one value too many."""
-        key = repr([v for v, k in zip(values, kinds, strict=True) if is_number(k)])      # tells 2 from 2.0 and 0.0 from -0.0
+    def _of_values(self, kinds, values, keywords):
+        """The Program of a function that looks at its numbers, for these numbers; None without numbers, or for one value too many."""
+        numbers = [v for v, k in zip(values, kinds, strict=True) if is_number(k)]
+        if not numbers:
+            return None
+        key = repr(numbers)                  # tells 2 from 2.0 and 0.0 from -0.0
+        programs = self.by_value.setdefault(kinds, {})
         if key not in programs and len(programs) < _VALUES:
             programs[key] = self.program(tuple([v if is_number(k) else k for v, k in zip(values, kinds, strict=True)]), keywords)
         return programs.get(key)

@@ -56,6 +56,16 @@ def max_memory_allocated(device=None) -> int:
         return _peaks[where.index]
 
 
+def memory_stats(device=None) -> dict[str, int]:
+    """The figures of a device's pool under PyTorch's keys: bytes that arrays use and that the pool holds, the peak where it is counted.
+
+    Raises RuntimeError without CUDA. Reference: torch.cuda.memory_stats.
+    """
+    with devices.on_cuda(device) as where:
+        found = {"allocated_bytes.all.current": memory_allocated(where), "reserved_bytes.all.current": memory_reserved(where)}
+        return found | ({"allocated_bytes.all.peak": _peaks[where.index]} if where.index in _peaks else {})
+
+
 def _counting(allocator):
     """The allocator in use, which notes the peak from now on."""
     pool = devices.cupy.get_default_memory_pool()

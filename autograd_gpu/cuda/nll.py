@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.cuda.launch import BLOCK, MAX_GRID, index_type
+from autograd_gpu.cuda.launch import BLOCK, grid, index_type
 from autograd_gpu.cuda.reduce import computed, covered, join, source
 from autograd_gpu.cuda.source import kernel_text, sections
 from autograd_gpu.expression import TYPES
@@ -18,8 +18,9 @@ _BLOCKS = 512                                # of which each leaves a state, whe
 
 def nll_source(name, given, result, target, index, reduction=_SUM):
     """The text of nll or nll_backward, for dtypes of the input, the result and the target."""
-    common, *kernels = sections("nll.cu")
-    return source(kernel_text("bounds.cuh") + common + kernels[name == "nll_backward"], given, result, _state(reduction), index,
+    common, forward, backward = sections("nll.cu")
+    kernel = {"nll": forward, "nll_backward": backward}[name]
+    return source(kernel_text("bounds.cuh") + common + kernel, given, result, _state(reduction), index,
                   target=TYPES[target], each="true" if reduction == _NONE else "false")
 
 
@@ -30,10 +31,6 @@ def _state(reduction):
 @functools.cache
 def _kernel(name, *key):
     return _device.cupy.RawKernel(nll_source(name, *key), name)
-
-
-def _grid(threads, most):
-    return (min(-(-threads // BLOCK), most),)
 
 
 def _sizes(shape):
@@ -49,15 +46,15 @@ def _loss(x, given, result, target, weight, shape, reduction, ignore_index):
     if each and not target.size:
         return out
     index, kind = index_type(math.prod(shape), [], [])
-    grid = _grid(target.size, MAX_GRID) if each else _grid(max(target.size // 4, 1), _BLOCKS)
+    blocks = grid(target.size) if each else grid(target.size // 4, _BLOCKS)
     number = computed(result).type
-    states = xp.empty((2 * grid[0],), number) if not each and grid[0] > 1 else None
+    states = xp.empty((2 * blocks[0],), number) if not each and blocks[0] > 1 else None
     address, op = _device.reporter("nll_loss")
-    _kernel("nll", given, result, target.dtype, index, reduction)(grid, (BLOCK,), (
+    _kernel("nll", given, result, target.dtype, index, reduction)(blocks, (BLOCK,), (
         out, x, target, weight, states, *[kind(n) for n in (target.size, *_sizes(shape))], np.int64(ignore_index), address, op,
         np.int32(len(shape) > 1)))
     if states is not None:
-        join("nll", _state(reduction), given, out, states, 1, grid[0], (number(0), number(0)))
+        join("nll", _state(reduction), given, out, states, 1, blocks[0], (number(0), number(0)))
     return out
 
 
@@ -93,7 +90,7 @@ def _backward(grad_output, target, weight, size, reduction, ignore_index):
         return out
     total = _loss(None, own, computed(own), target, weight, size, _SUM, ignore_index) if reduction == _MEAN else None
     index, kind = index_type(out.size, [], [])
-    _kernel("nll_backward", own, own, target.dtype, index)(_grid(out.size, MAX_GRID), (BLOCK,), (
+    _kernel("nll_backward", own, own, target.dtype, index)(grid(out.size), (BLOCK,), (
         out, xp.ascontiguousarray(grad_output), target, weight, total, *[kind(n) for n in (out.size, *_sizes(size))],
         np.int64(ignore_index), np.bool_(grad_output.ndim > 0)))
     return out

@@ -9,13 +9,10 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.cuda import launch
-from autograd_gpu.cuda.launch import BLOCK, index_type, memory_order, merged
+from autograd_gpu.cuda.launch import ACCESS, BLOCK, REAL, geometry, geometry_words, headed, index_type, memory_order, merged
 from autograd_gpu.cuda.source import filled, sections
 from autograd_gpu.expression import HALF, TYPES
 
-STORED = {d: t for d, t in launch.STORED.items() if d.kind != "c"}       # complex numbers are left to CuPy's functions
-_LANES = 16                                  # bytes that one access moves
 _BLOCKS = 1024                               # fill any GPU; a number of its own, so that a result does not depend on the GPU
 _LEAST = 16                                  # elements that a thread should have before a row is given to several blocks
 _INT64 = np.dtype(np.int64)
@@ -33,25 +30,19 @@ def computed(dtype):
 
 def source(body, given, result, state, index, **words):
     """A kernel's whole text: what every one starts with, reduce.cu's first part and `body`, for dtypes and a state."""
-    words |= dict(input=STORED[given], loaded="float" if given in HALF else TYPES[given], computed=TYPES[computed(result)],
-                  output=STORED[result], state=state, index=index)
-    return launch.headed(filled(sections("reduce.cu")[0] + body, words))
+    words |= dict(input=REAL[given], loaded="float" if given in HALF else TYPES[given], computed=TYPES[computed(result)],
+                  output=REAL[result], state=state, index=index, block=str(BLOCK))
+    return headed(filled(sections("reduce.cu")[0] + body, words))
 
 
 def kernel_source(op, layout, kept, reduced, given, result, index):
     """The text of a reduction over `reduced` dimensions of any strides, with `kept` other ones; layout "packs", "x" or "y"."""
-    names = [f"{index} {group}{what}{k}," for group, ndim in (("k", kept), ("r", reduced)) for what in ("size", "stride")
-             for k in range(ndim)]
+    of_row, of_element = geometry_words(index, kept, [0], "row_"), geometry_words(index, reduced, [0])
     gathered = {"packs": "gathered_packs<State>(x + begin, end - begin, lane, lanes, none)"}
-    words = dict(name=op, geometry=" ".join(names), along_x="false" if layout == "y" else "true",
-                 row_offset=_offset("x", "k", kept), element_offset=_offset("at", "r", reduced),
+    words = dict(name=op, geometry=of_row["geometry"] + " " + of_element["geometry"], along_x="false" if layout == "y" else "true",
+                 row_offset=of_row["offsets"], element_offset=of_element["offsets"],
                  gathered=gathered.get(layout, "gathered<State>(load, begin + lane, end, lanes, none)"))
     return source(sections("reduce.cu")[1], given, result, STATES[op], index, **words)
-
-
-def _offset(pointer, group, ndim):
-    return " ".join([f"{pointer} += rest % {group}size{k} * {group}stride{k}; rest /= {group}size{k};" for k in range(ndim - 1, 0, -1)]
-                    + [f"{pointer} += rest * {group}stride0;"])
 
 
 @functools.cache
@@ -74,6 +65,12 @@ def _joining(name, *key):
 def power(n, most=BLOCK):
     """The power of two that is at least n, or `most`."""
     return min(1 << max(n - 1, 0).bit_length(), most)
+
+
+def row_block(n, rows, along_x, width=1):
+    """(block, rows of a block): how the threads of a block share rows of n elements, four to a thread or one access of `width`."""
+    lanes = power(-(-n // max(width, 4)), BLOCK if along_x else BLOCK // power(rows, 32))
+    return (lanes, BLOCK // lanes) if along_x else (BLOCK // lanes, lanes), BLOCK // lanes
 
 
 class _Plan(NamedTuple):
@@ -100,17 +97,12 @@ def _plan(shape, byte_strides, itemsize, dims, keepdim):
     results, n = math.prod(sizes), math.prod(row_sizes)
     along_x = n == 1 or results == 1 or 0 < abs(row_steps[-1]) <= abs(steps[-1]) or not steps[-1]
     packs = along_x and len(row_sizes) == 1 and row_steps[0] == 1
-    if along_x:
-        lanes = power(-(-n // (_LANES // itemsize if packs else 4)))
-        block, rows = (lanes, BLOCK // lanes), BLOCK // lanes
-    else:
-        lanes = power(-(-n // 4), BLOCK // power(results, 32))
-        block, rows = (BLOCK // lanes, lanes), BLOCK // lanes
+    block, rows = row_block(n, results, along_x, ACCESS // itemsize if packs else 1)
     blocks = -(-results // rows)
-    parts = max(min(_BLOCKS // max(blocks, 1), n // (_LEAST * lanes)), 1)
+    parts = max(min(_BLOCKS // max(blocks, 1), n // (_LEAST * (BLOCK // rows))), 1)
     part = -(-n // parts)
     index, kind = index_type(max(results, n), sizes + row_sizes, [steps + row_steps])
-    arguments = tuple([kind(a) for a in (*sizes, *steps, *row_sizes, *row_steps, results, n, part)])
+    arguments = (*geometry(kind, sizes, [steps]), *geometry(kind, row_sizes, [row_steps]), kind(results), kind(n), kind(part))
     made, back = _result_axes(shape, kept, order, dims, keepdim)
     layout = "packs" if packs else "x" if along_x else "y", len(sizes), len(row_sizes)
     return _Plan(made, back, results, n, layout, index, block, (blocks, -(-n // part) if part else 1), arguments)
@@ -157,7 +149,7 @@ def join(name, state, given, out, states, results, parts, last):
 
 def covered(*arrays, kinds="biuf"):
     """Whether the kernels take such arrays."""
-    return all([type(a) is _device.cupy.ndarray and a.dtype in STORED and (a.dtype.kind in kinds or a.dtype in HALF) for a in arrays])
+    return all([type(a) is _device.cupy.ndarray and a.dtype in REAL and (a.dtype.kind in kinds or a.dtype in HALF) for a in arrays])
 
 
 def axes(dim, ndim) -> Any:
@@ -179,7 +171,7 @@ def _accumulated(op, identity, x, dim, keepdim, dtype, exact):
     own = x.dtype if dtype is None else _dtype.to_numpy(dtype)
     if dtype is None and own.kind in "biu":
         own = _INT64
-    if own not in STORED or own.kind == "b" or not exact and own.kind in "iu":
+    if own not in REAL or own.kind == "b" or not exact and own.kind in "iu":
         return NotImplemented
     if x.dtype != own and (own in HALF or own.kind in "iu" and x.dtype.kind not in "biu"):
         x = x.astype(own)
@@ -203,7 +195,7 @@ def _mean(self, dim=None, keepdim=False, *, dtype=None):
 
 def _reduced_loss(each, reduction, dtype):
     """losses' `reduced`: 1 the mean, 2 the sum."""
-    if reduction == 0 or not covered(each, kinds="f") or dtype not in STORED:
+    if reduction == 0 or not covered(each, kinds="f") or dtype not in REAL:
         return NotImplemented
     return reduced("mean" if reduction == 1 else "sum", each, (*range(each.ndim),), False, np.dtype(dtype))
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.cuda.launch import BLOCK, MAX_GRID, STORED, filled, geometry_words, headed, index_type, walk
-from autograd_gpu.cuda.source import kernel_text
+from autograd_gpu.cuda.launch import BLOCK, REAL, geometry, geometry_words, grid, headed, index_type, walk
+from autograd_gpu.cuda.source import filled, kernel_text
 from autograd_gpu.expression import TYPES
 
-_STORED = {d: t for d, t in STORED.items() if d.kind != "c"}     # a complex number is added as two
 _NARROW = {"b": np.int32, "i": np.int32, "u": np.uint32, "f": np.float32, "V": np.float32}     # what fewer than 32 bits are worked out in
 _OPERATIONS = {"add": (operator.add, 0), "multiply": (operator.mul, 1)}
 
@@ -81,15 +80,14 @@ def _launch(operation, name, out, axes, indices, values, wraps):
     index, kind = index_type(values.size, [*sizes, *bounds], reach)
     kernel = _kernel(operation, values.dtype, tuple([i.dtype for i in indices.values()]), len(sizes), index)
     address, number = _device.reporter(name)
-    geometry = [kind(m) for m in sizes] + [kind(s) for row in rows for s in row]
     places = [x for d, size, step in zip(indices, bounds, steps, strict=True) for x in (np.int32(d), np.int64(size), kind(step))]
-    kernel((min(-(-values.size // BLOCK), MAX_GRID),), (BLOCK,),
-           (target, values, *indices.values(), address, number, np.bool_(wraps), *geometry, *places, np.int64(values.size)))
+    kernel(grid(values.size), (BLOCK,), (target, values, *indices.values(), address, number, np.bool_(wraps),
+                                         *geometry(kind, sizes, rows), *places, np.int64(values.size)))
 
 
 def source(operation, dtype, index_dtypes, ndim, index):
     """The text of the kernel for values of a dtype, index arrays of some, over ndim dimensions."""
-    stored, work = _STORED[dtype], TYPES[_work_dtype(dtype)]
+    stored, work = REAL[dtype], TYPES[_work_dtype(dtype)]
     arrays = range(len(index_dtypes))
     words = geometry_words(index, ndim, range(2 + len(arrays)))
     words["geometry"] += " " + " ".join(f"int dim{k}, long long n{k}, {index} t{k}," for k in arrays)

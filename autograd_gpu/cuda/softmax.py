@@ -5,9 +5,9 @@ import functools
 import math
 
 from autograd_gpu import devices as _device
-from autograd_gpu.cuda.launch import BLOCK, index_type
-from autograd_gpu.cuda.reduce import computed, covered, power, source
-from autograd_gpu.cuda.source import sections
+from autograd_gpu.cuda.launch import ACCESS, index_type
+from autograd_gpu.cuda.reduce import computed, covered, row_block, source
+from autograd_gpu.cuda.source import kernel_text
 
 RULES = {"softmax": ("Softmax", "Exponentials<Acc>"), "log_softmax": ("LogSoftmax", "Exponentials<Acc>"),
           "softmax_backward": ("SoftmaxBackward", "Total<false>"), "log_softmax_backward": ("LogSoftmaxBackward", "Total<false>")}
@@ -16,7 +16,7 @@ RULES = {"softmax": ("Softmax", "Exponentials<Acc>"), "log_softmax": ("LogSoftma
 def along_source(name, along_x, width, dtype, index):
     """The text of one of RULES for rows along x, `width` elements at a time, or along y."""
     rule, state = RULES[name]
-    return source("".join(sections("softmax.cu")), dtype, dtype, state, index, name=name, rule=rule, width=str(width),
+    return source(kernel_text("softmax.cu"), dtype, dtype, state, index, name=name, rule=rule, width=str(width),
                   along_x="true" if along_x else "false")
 
 
@@ -34,19 +34,14 @@ def _softmax(name, dim, *operands):
     first, *second = [_device.cupy.ascontiguousarray(a) for a in operands]
     d = dim % x.ndim
     n, inner = x.shape[d], math.prod(x.shape[d + 1:])
-    rows, along_x, width = x.size // n, inner == 1, 16 // x.itemsize
-    if not along_x or n % width or any([a.data.ptr % 16 for a in (first, *second)]):
+    rows, along_x, width = x.size // n, inner == 1, ACCESS // x.itemsize
+    if not along_x or n % width or any([a.data.ptr % ACCESS for a in (first, *second)]):
         width = 1
-    if along_x:
-        lanes = power(-(-n // max(width, 4)))
-        block = lanes, BLOCK // lanes
-    else:
-        lanes = power(-(-n // 4), BLOCK // power(rows, 32))
-        block = BLOCK // lanes, lanes
+    block, in_block = row_block(n, rows, along_x, width)
     index, kind = index_type(x.size, [], [])
     out = _device.cupy.empty(x.shape, x.dtype)
     none = computed(x.dtype).type(0 if second else -math.inf)
-    _along(name, along_x, width, x.dtype, index)((-(-rows * lanes // BLOCK),), block, (
+    _along(name, along_x, width, x.dtype, index)((-(-rows // in_block),), block, (
         out, first, second[0] if second else None, kind(rows), kind(n), kind(inner), none))
     return out
 

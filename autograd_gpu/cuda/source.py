@@ -25,8 +25,8 @@ def kernel_text(name: str) -> str:
 
 @functools.cache
 def sections(name: str) -> list[str]:
-    """A file of kernels/ in parts: what its kernels share, then each kernel."""
-    return re.split(r'(?m)^(?=extern "C")', kernel_text(name))
+    """A file of kernels/ in parts: what its kernels share, then each kernel, from the comment above it on."""
+    return re.split(r'(?<=\n\n)(?=(?://.*\n)*extern "C")', kernel_text(name))
 
 
 def filled(text: str, words: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from autograd_gpu.ops import (  # noqa: F401
     convert,
     decompositions,
     elementwise,
+    exchange,
     gather,
     index,
     join,

@@ -159,7 +159,7 @@ def clamp_mixed(self, min, max):
     for name, bound in (("min", min), ("max", max)):
         if bound is not None and not isinstance(bound, Tensor):
             raise TypeError(f"clamp(): with one bound a Tensor, argument '{name}' must be Tensor too, not {type(bound).__name__}")
-    return F.clamp_tensors(self, min, max)
+    return F.clamp_tensors(self, *[b if b is None or b.ndim else F.to(b, device=self.device) for b in (min, max)])
 
 
 @op(node="ClampBackward0", method=False, function=False)       # not elementwise: the bounds are promoted only where given

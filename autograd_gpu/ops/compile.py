@@ -282,10 +282,17 @@ def _pass_on(op):
 def _take_tensors(text, op, tensors, single):
     """Operands as Tensors of this build's array module; a call whose operands are elsewhere goes to the other build."""
     names = [public(p) for p in single]
-    if names:
-        with text.block(f"if {' or '.join(f'type({n}) is not T' for n in names)}:"):
-            there = f"return op.on_cuda({', '.join(_pass_on(op))})"
-            if op.lifts and len(names) > 1:
+    optional = [p for p in tensors if op.roles[p] == OPTIONAL]
+    lists = [p for p in tensors if op.roles[p] == LIST]
+    there = f"return op.on_cuda({', '.join(_pass_on(op))})"
+    go = f"if elsewhere({', '.join([*names, *optional, *['*' + p for p in lists]])}): {there}"
+    for p in lists:
+        text(f"{p} = as_list(op, {p})")
+    foreign = [f"type({n}) is not T" for n in names] + [f"{p} is not None and type({p}) is not T" for p in optional]
+    if foreign:
+        with text.block(f"if {' or '.join(foreign)}:"):
+            lifts = op.lifts and len(names) > 1
+            if lifts:
                 text(f"lifted = lift{'' if len(names) == 2 else '_all'}(op, {', '.join(names)})")
                 text("if lifted is NotImplemented: return lifted")
                 text(f"if lifted is ELSEWHERE: {there}")
@@ -293,11 +300,14 @@ def _take_tensors(text, op, tensors, single):
             else:
                 for n in names:
                     text(f"if not isinstance({n}, Tensor): {n} = not_tensor(op, {n!r}, {n})")
-                text(f"if elsewhere(op, {', '.join(names)}): {there}")
+            for p in optional:
+                text(f"if {p} is not None and not isinstance({p}, Tensor): {p} = not_tensor(op, {p!r}, {p})")
+            if not lists and (optional or not lifts):
+                text(go)
+    if lists:
+        text(go)
     for p in tensors:
         if op.roles[p] == LIST:
-            text(f"{p} = as_list(op, {p})")
-            text(f"if elsewhere(op, *{p}): return op.on_cuda({', '.join(_pass_on(op))})")
             text(f"a_{p} = [t._array for t in {p}]")
         elif op.roles[p] == OPTIONAL:
             text(f"a_{p} = None if {p} is None else {p}._array")

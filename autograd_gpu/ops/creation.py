@@ -26,9 +26,9 @@ def public(function):
     return function
 
 
-def method(function):
+def method(function, name=None):
     """Offer a function, whose first argument is a tensor, as a method of Tensor."""
-    METHODS[function.__name__] = function
+    METHODS[name or function.__name__] = function
     return function
 
 
@@ -204,7 +204,7 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
         return data if dtype is None and device is None else OPS.to(data, device=device, dtype=dtype)
     if not _device.is_array(data):
         return tensor(data, dtype=dtype, device=device)
-    _check_shareable("as_tensor", data)
+    check_shareable("as_tensor", data)
     own = _dtype.of(data.dtype).dtype
     return leaf(data.astype(own if dtype is None else _dtype.to_numpy(dtype), copy=False), False, _home(data, device))
 
@@ -226,7 +226,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None) -> T
     return t.requires_grad_() if requires_grad and t.is_leaf else t
 
 
-def _check_shareable(name, array):
+def check_shareable(name, array):
     _dtype.of(array.dtype.newbyteorder("="))
     if not array.dtype.isnative:
         raise ValueError(f"{name}: the array's byte order is not this machine's: convert it, with "
@@ -243,8 +243,9 @@ def from_numpy(ndarray) -> Tensor:
     Raises: TypeError for anything else or a dtype there is not, ValueError for negative strides. Reference: torch.from_numpy.
     """
     if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    _check_shareable("from_numpy", ndarray)
+        what = "a CuPy array: use torch.as_tensor, which shares its memory" if _device.is_array(ndarray) else type(ndarray).__name__
+        raise TypeError(f"from_numpy: expected np.ndarray (got {what})")
+    check_shareable("from_numpy", ndarray)
     return wrap(ndarray.view(np.ndarray) if type(ndarray) is not np.ndarray else ndarray)
 
 

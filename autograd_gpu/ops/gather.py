@@ -360,8 +360,9 @@ def distinct(index):
 @composite(inplace=True)
 def index_fill(input, dim, index, value):
     """A copy with one value at a vector of indices. Reference: torch.index_fill."""
-    fill = F.index_fill_tensor if isinstance(value, Tensor) else F.index_fill_number
-    return fill(input, dim, index, value)
+    if isinstance(value, Tensor):
+        return F.index_fill_tensor(input, dim, index, F.to(value, device=input.device))
+    return F.index_fill_number(input, dim, index, value)
 
 
 # --------------------------------------------------------------------------------------------------------- of all the elements

@@ -120,7 +120,7 @@ def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_s
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@op(inplace=True)
+@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"})
 def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
     """A copy with values at index tensors or masks, added to what was there if `accumulate`.
 
@@ -148,6 +148,22 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
 
 index_put.vjp(self=lambda grad, indices, accumulate, places: F.index_put_kept(grad, indices, accumulate, places),
               values=lambda grad, indices, places: F.index(grad, indices, places))
+
+
+@composite(method=False, function=False, moves=True)
+def index_put_across(input, indices, values, accumulate=False, *, places=None):
+    """index_put at indices in host memory, for a tensor on a CUDA device."""
+    return F.index_put(input, [_beside(input, i) for i in indices], values, accumulate, places=places)
+
+
+def _beside(x, index):
+    """An index tensor on x's device: one in host memory is moved. Raises RuntimeError for one on another CUDA device."""
+    if index.device is x.device:
+        return index
+    if index.device is not _device.CPU and index.ndim:
+        raise RuntimeError(f"x[key]: indices should be either on cpu or on the same device as the indexed tensor ({x.device}), but one is "
+                           f"on {index.device}: move it with .to()")
+    return F.to(index, device=x.device)
 
 
 @composite(method=False, function=False)
@@ -299,8 +315,7 @@ def _as_index(input, k):
     else:
         raise IndexError(f"only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got "
                          f"{kind.__name__})")
-    where = input.device
-    return k if k.device == where else F.to(k, device=where)
+    return _beside(input, k)
 
 
 @composite(method=False, function=False)
@@ -367,7 +382,7 @@ def copy(self, src, non_blocking: bool = False):
 copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, moves=True)
 def copy_across(input, src, non_blocking=False):
     """copy from an array, or from another device."""
     if not isinstance(src, Tensor):
@@ -385,12 +400,18 @@ def zero(self):
 zero.vjp(self=lambda grad: F.zero(grad))
 
 
-@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_tensor"})
+@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"})
 def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
     return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)
 
 fill.vjp(self=lambda grad: F.zero(grad))
+
+
+@composite(method=False, function=False, moves=True)
+def fill_across(input, value):
+    """fill with the value of a tensor, from any device."""
+    return F.fill_tensor(input, F.to(value, device=input.device))
 
 
 @op(node="FillBackward3", method=False, function=False)

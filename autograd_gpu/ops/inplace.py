@@ -144,7 +144,9 @@ def _write_direct(ufunc, t: Tensor, other) -> bool:
 
 def _may_save_self(op):
     """Whether an op, or one that its calls are passed on to, may save its first input, which is about to be overwritten."""
-    return isinstance(op, Composite) or "self" in op.saved_inputs or any(_may_save_self(REGISTRY[name]) for name in op.divert.values())
+    if isinstance(op, Composite):
+        return not op.moves
+    return "self" in op.saved_inputs or any(_may_save_self(REGISTRY[name]) for name in op.divert.values())
 
 
 def _source(t: Tensor, copy):

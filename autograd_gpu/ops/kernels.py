@@ -3,13 +3,15 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import numpy as np
+
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
 from autograd_gpu.blocks import Blocked
 from autograd_gpu.cuda import nll, reduce, softmax
-from autograd_gpu.cuda.launch import Fused, Gradients
+from autograd_gpu.cuda.launch import ACCESS, Fused, Gradients
 from autograd_gpu.expression import is_number, kind_of
-from autograd_gpu.ops.compile import PLAIN
+from autograd_gpu.ops.compile import PLAIN, public
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 
 LAUNCHERS = reduce.LAUNCHERS | softmax.LAUNCHERS | nll.LAUNCHERS
@@ -17,12 +19,11 @@ LAUNCHERS = reduce.LAUNCHERS | softmax.LAUNCHERS | nll.LAUNCHERS
 
 def launched(name, plain):
     """A body on CuPy's arrays: the kernels written for it, or `plain`, CuPy's functions, for arguments that they do not cover."""
-    launcher = LAUNCHERS.get(name)
-    if launcher is None:
+    if name not in LAUNCHERS:
         return plain
 
     def function(*args, **options):
-        found = launcher(*args, **options)
+        found = LAUNCHERS[name](*args, **options)
         return plain(*args, **options) if found is NotImplemented else found
     return function
 
@@ -98,15 +99,30 @@ def _promoted(op, given):
     return dict.fromkeys(found, _dtype.result_of([(d, 2) for d in found.values()])) if op.promotes else found
 
 
-def source(name, dtypes, what, layout, parameters):
+def source(given, dtypes, what, layout, parameters):
     """What cuda.kernel_source answers."""
-    op = REGISTRY.get(name)
-    if not getattr(op, "is_elementwise", False):
-        raise ValueError(f"kernel_source: {name!r} is not the name of an elementwise op")
+    name = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+    name = name if name in REGISTRY else name.removesuffix("_")
     if layout not in ("flat", "strided"):
         raise ValueError(f"kernel_source: layout must be 'flat' or 'strided', got {layout!r}")
-    known = ["forward", *(["backward"] if op.edges else []), *op.edges]
-    if what not in known:
+    try:
+        found = [_dtype.to_numpy(d) for d in dtypes]
+    except TypeError:
+        raise TypeError(f"kernel_source: dtypes are such as 'float32' or torch.float32, got {', '.join(map(repr, dtypes))}") from None
+    op = REGISTRY.get(name)
+    if getattr(op, "is_elementwise", False):
+        return _elementwise(op, found, what, layout, parameters)
+    if len(found) == 1 and (name, what) in _ROW_WISE and found[0].kind in "fV":
+        return _ROW_WISE[name, what](found[0], layout == "flat")
+    raise ValueError(f"kernel_source: {name!r} is not the name of an elementwise op; of others there is the kernel for one floating dtype "
+                     f"of {', '.join([n if w == 'forward' else f'{n} ({w})' for n, w in _ROW_WISE])}")
+
+
+def _elementwise(op, dtypes, what, layout, parameters):
+    name, edges = op.name, {public(p): p for p in op.edges}
+    known = ["forward", *(["backward"] if edges else []), *edges]
+    what = edges.get(what, what)
+    if what not in (*known, *op.edges):
         raise ValueError(f"kernel_source: what must be one of {', '.join(known)} for {name!r}, got {what!r}")
     tensors = [p for p in op.parameters if op.roles[p] != PLAIN]
     if len(dtypes) not in (1, len(tensors)):
@@ -116,9 +132,31 @@ def source(name, dtypes, what, layout, parameters):
     if lacking or unknown:
         raise TypeError(f"kernel_source: {name!r} " + (f"needs a value for {', '.join(lacking)}" if lacking else
                                                       f"has no plain parameter {', '.join(unknown)}"))
-    kernel, found = program(op, [_dtype.to_numpy(d) for d in dtypes], what, **parameters)
+    kernel, found = program(op, dtypes, what, **parameters)
     if found is None:
         raise NotImplementedError(f"kernel_source: {name!r} is run by CuPy's functions: {[*kernel.reasons.values()][-1]}")
     if not found.stored:
         raise ValueError(f"kernel_source: there is no kernel for {what!r} of {name!r}: it gives what it is given")
-    return found.source(layout, (), 1) if layout == "strided" else found.source(layout)
+    return found.source(layout, (), 2, "int") if layout == "strided" else found.source(layout)
+
+
+def _reduction(state):
+    return lambda dtype, flat: reduce.kernel_source(state, *(("packs", 1, 1) if flat else ("x", 2, 2)), dtype,
+                                                    reduce.computed(dtype) if state == "moments" else dtype, "int")
+
+
+def _along(rule):
+    return lambda dtype, flat: softmax.along_source(rule, flat, ACCESS // dtype.itemsize if flat else 1, dtype, "int")
+
+
+def _loss(name):
+    return lambda dtype, flat: nll.nll_source(name, dtype, dtype, np.dtype(np.int64), "int")
+
+
+_ROW_WISE = {(op, "forward"): _reduction(state) for op, state in {
+    "sum": "sum", "mean": "mean", "prod": "prod", "max": "max", "amax": "max", "min": "min", "amin": "min", "var": "moments",
+    "logsumexp": "logsumexp"}.items()} | {
+    ("softmax", "forward"): _along("softmax"), ("softmax", "backward"): _along("softmax_backward"),
+    ("log_softmax", "forward"): _along("log_softmax"), ("log_softmax", "backward"): _along("log_softmax_backward"),
+    ("nll_loss", "forward"): _loss("nll"), ("nll_loss", "backward"): _loss("nll_backward")}
+"""{(op, what): (dtype, whether rows lie together) -> the text of the kernel written for it}."""

@@ -316,17 +316,31 @@ xlogx.vjp(self=lambda grad, self: grad * (F.log(self) + self / self))
 
 @composite(method=False, function=False)
 def nll_terms(target, weight, ignore_index, classes):
-    """(target with 0 where it is ignored, each target's weight, 0 where ignored; None if all weigh 1)."""
+    """(target with 0 where it is ignored, each target's weight, where it is not ignored); None if all weigh 1, if none is ignored."""
     if target.__class__ is _CPU and target.size:         # a GPU would wait for these values
         low, high = F.smallest(target, None, False), F.largest(target, None, False)
         if low >= 0 and high < classes and not 0 <= ignore_index < classes:
-            return target, None if weight is None else weight[target]
+            return target, None if weight is None else weight[target], None
         wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
         if wrong.size:
             raise IndexError(f"nll_loss: Target {wrong[0]} is out of bounds: there are {classes} classes, numbered from 0")
     used = target != ignore_index
     safe = np.where(used, target, 0)
-    return safe, used if weight is None else np.where(used, weight[safe], weight.dtype.type(0))
+    return safe, None if weight is None else weight[safe], used
+
+
+@composite(method=False, function=False)
+def nll_divisor(safe, w, used, dtype):
+    """What the mean is divided by, for nll_terms: the weights of the targets that count."""
+    if w is None:
+        return safe.size if used is None else np.add.reduce(used, None, dtype)
+    return np.add.reduce(F.nll_counted(w, used), None, dtype)
+
+
+@composite(method=False, function=False)
+def nll_counted(values, used):
+    """Each target's value, 0 where the target is ignored, whatever the value."""
+    return values if used is None else np.where(used, values, values.dtype.type(0))
 
 
 @composite(method=False, function=False)
@@ -336,19 +350,19 @@ def nll_value(self, target, weight, reduction, ignore_index):
     own = self.dtype
     _floating("nll_loss", self)
     wide = accumulator(own)
-    safe, w = F.nll_terms(target, weight, ignore_index, self.shape[axis])
+    safe, w, used = F.nll_terms(target, weight, ignore_index, self.shape[axis])
     if target.__class__ is not _CPU:
         bounds.check("nll_loss", safe, self.shape[axis], axis)
     if self.ndim == 2:
         picked = self[np.arange(safe.size), safe]
     else:
         picked = np.take_along_axis(self, np.expand_dims(safe, axis), axis).reshape(safe.shape)
-    each = np.negative(picked, dtype=wide) if w is None else picked * -w.astype(wide)
+    each = F.nll_counted(np.negative(picked, dtype=wide) if w is None else picked * -w.astype(wide), used)
     if reduction == _NONE:
         return each.astype(own, copy=False)
     loss = np.add.reduce(each, None)
     if reduction == _MEAN:
-        loss = loss / (safe.size if w is None else np.add.reduce(w, None, wide))
+        loss = loss / F.nll_divisor(safe, w, used, wide)
     return loss.astype(own, copy=False)
 
 
@@ -374,12 +388,13 @@ nll_loss2d_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, 
 def nll_loss_backward(grad_output, target, weight: Tensor | None, size: Size, reduction: int, ignore_index: int):
     """The gradient of nll_loss: at each target's class its weight, negative."""
     axis = 0 if len(size) == 1 else 1
-    safe, w = F.nll_terms(target, weight, ignore_index, size[axis])
+    safe, w, used = F.nll_terms(target, weight, ignore_index, size[axis])
     g = -grad_output
+    if reduction == _MEAN:
+        g = g / F.nll_divisor(safe, w, used, g.dtype)
     if w is not None:
         g = g * w.astype(g.dtype, copy=False)
-    if reduction == _MEAN:
-        g = g / safe.size if w is None else np.where(w == 0, g.dtype.type(0), g / np.add.reduce(w, None, g.dtype))
+    g = F.nll_counted(g, used)
     if len(size) == 2:
         result = np.zeros(size, g.dtype)
         result[np.arange(safe.size), safe] = g

@@ -253,7 +253,7 @@ def embedding_lookup(input, weight, padding_idx=None, max_norm=None, norm_type=2
         raise AssertionError(f"embedding: Padding_idx must be within num_embeddings, got {padding_idx} for {rows} rows")
     else:
         padding_idx %= rows
-    if max_norm is not None:
+    if max_norm is not None and input.device is weight.device:       # embedding refuses others
         with _device.guard(weight.device):
             _shorten(weight, input, float(max_norm), float(norm_type))
     return F.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)

@@ -201,18 +201,19 @@ class Op:
         return found
 
     def on_cuda(self, *args, **kwargs):
-        """The op on CuPy's arrays, under the guard of their device."""
+        """The op on CuPy's arrays, under the guard of their device. Raises RuntimeError where they are on several devices."""
         if self._cuda_function is None:
             self._cuda_function = _compiled(self, _device.cupy, soft=False)["function"]
-        with _device.guard(runtime.cuda_device((*args, *kwargs.values()))):
+        with _device.guard(runtime.common_device(self, (*args, *kwargs.values()))):
             return self._cuda_function(*args, **kwargs)
 
 
 class Composite:
     """A function written with ops, without a node of its own."""
 
-    def __init__(self, body, method, function, inplace, arrays):
+    def __init__(self, body, method, function, inplace, arrays, moves):
         self.name, self.body, self.method, self.is_function, self.inplace = body.__name__, body, method, function, inplace
+        self.moves = moves
         self.function = self.operator = body
         self.arrays = arrays
 
@@ -257,14 +258,15 @@ def op(**options):
     return register
 
 
-def composite(body=None, *, method=True, function=True, inplace=False, arrays=None):
+def composite(body=None, *, method=True, function=True, inplace=False, arrays=None, moves=False):
     """Decorator: a function of Tensors written with F.<op>; it records what its ops record.
 
-    `arrays`: a shorter way to the same on arrays, in the formulas of an ordinary backward.
+    `arrays`: a shorter way to the same on arrays, in the formulas of an ordinary backward. `moves`: it only moves operands to the device of
+    the first one, for an op that does not save that one.
     """
     if body is None:
-        return lambda f: composite(f, method=method, function=function, inplace=inplace, arrays=arrays)
-    record = Composite(body, method, function, inplace, arrays)
+        return lambda f: composite(f, method=method, function=function, inplace=inplace, arrays=arrays, moves=moves)
+    record = Composite(body, method, function, inplace, arrays, moves)
     _register(record.name, record)
     return body
 

@@ -78,7 +78,7 @@ def lift_soft(op, x, y):
             if found is not None:
                 return found, y
     pair = _pair(op, x, y)
-    return ELSEWHERE if pair is not NotImplemented and elsewhere(op, *pair) else pair
+    return ELSEWHERE if pair is not NotImplemented and elsewhere(*pair) else pair
 
 
 def _pair(op, x, y):
@@ -139,7 +139,7 @@ def lift(op, x, y):
 def lift_all(op, *operands):
     """Three or more operands as Tensors; see lift."""
     lifted = _all(op, operands)
-    return ELSEWHERE if elsewhere(op, *lifted) else lifted
+    return ELSEWHERE if elsewhere(*lifted) else lifted
 
 
 def _all(op, operands):
@@ -265,33 +265,49 @@ def wide_body(op, body):
     return function
 
 
-def elsewhere(op, *operands):
-    """Whether the operands are on a CUDA device. Raises RuntimeError where they are on several devices."""
+def elsewhere(*operands):
+    """Whether any of the operands is on a CUDA device."""
     for t in operands:
         if isinstance(t, Tensor) and type(t._array) is not nd:
-            break
-    else:
-        return False
-    places = {_device.of(t._array) for t in operands if isinstance(t, Tensor) and not _follows(t)}
-    if len(places) > 1:
-        raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
-                           f"{' and '.join(sorted(map(str, places)))}: move one of them with .to()")
-    return True
-
-
-def _follows(t):
-    """A 0-d CPU tensor goes along with tensors on a device."""
-    return t._array.ndim == 0 and type(t._array) is nd
-
-
-def never(op, *operands):
-    """elsewhere, in the build of an op for CUDA: its operands were checked on the way there."""
+            return True
     return False
 
 
+def never(*operands):
+    """elsewhere, in the build of an op for CUDA."""
+    return False
+
+
+def cuda_device(operands):
+    """The device of the first Tensor on CUDA, in lists too; a Parameter may be one without being a CudaTensor."""
+    return next(t.device for t in _flat(operands) if isinstance(t, Tensor) and type(t._array) is not nd)
+
+
+def common_device(op, operands):
+    """The CUDA device of an op's operands. Raises RuntimeError where they are on several devices.
+
+    A 0-d operand of an elementwise op may be in host memory.
+    """
+    arrays = [t._array if isinstance(t, Tensor) else t for t in _flat(operands)]
+    places = {_device.of(a): None for a in arrays if _device.is_array(a) and not (op.is_elementwise and _is_number(a))}
+    if len(places) > 1:
+        raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
+                           f"{' and '.join(sorted(map(str, places)))}: move one of them with .to()")
+    return next(iter(places))
+
+
+def _flat(operands):
+    return [t for o in operands for t in (o if isinstance(o, (list, tuple)) else (o,))]
+
+
+def _is_number(array):
+    """Whether an array is an argument of a kernel: 0-d in host memory."""
+    return type(array) is nd and not array.ndim
+
+
 def _gather(operands):
-    """Operands for kernels: a 0-d CPU tensor is an argument of the kernel, or moved to the device where it needs a gradient."""
-    return [OPS.to(t, cuda_device(operands)) if t._requires and _follows(t) else t for t in operands]
+    """Operands for kernels: a 0-d CPU tensor that needs a gradient is moved to the device."""
+    return [OPS.to(t, cuda_device(operands)) if t._requires and _is_number(t._array) else t for t in operands]
 
 
 def lift_on_cuda(op, x, y):
@@ -462,12 +478,6 @@ def on_device(*inputs):
     found = Rare()
     found.device = cuda_device(inputs)
     return found
-
-
-def cuda_device(operands):
-    """The device of the first Tensor on CUDA, in lists too; a Parameter may be one without being a CudaTensor."""
-    return next(t.device for o in operands for t in (o if isinstance(o, (list, tuple)) else (o,))
-                if isinstance(t, Tensor) and type(t._array) is not nd)
 
 
 def rare(node, state, *outs):

@@ -123,6 +123,57 @@ def test_operands_on_different_devices(f, other):
         f(y, x)
 
 
+_F = torch.nn.functional
+
+
+@two_devices
+@pytest.mark.parametrize("f", [
+    lambda x, y: _F.layer_norm(x, (2,), y[0]), lambda x, y: _F.layer_norm(x, (2,), None, y[0]), lambda x, y: torch.clamp(x, None, y),
+    lambda x, y: _F.batch_norm(x, y[0], x[0], training=True), lambda x, y: _F.batch_norm(x, None, None, y[0], training=True),
+    lambda x, y: _F.binary_cross_entropy(x, x, y), lambda x, y: _F.binary_cross_entropy_with_logits(x, x, None, pos_weight=y),
+    lambda x, y: _F.nll_loss(x, x.long()[0], y[0]), lambda x, y: _F.cross_entropy(x, x.long()[0], y[0], label_smoothing=0.1),
+    lambda x, y: _F.nll_loss(x[0], y.long()[0, 0]), lambda x, y: x.index_put((x.long()[0],), y),
+    lambda x, y: x.index_put((x.long()[0],), y, True), lambda x, y: x.index_put((x.long()[0],), y[0, 0], True),
+    lambda x, y: x.clone().index_put_((x > 0,), y[0, 0]), lambda x, y: x.clone().__setitem__(x.long(), y),
+    lambda x, y: torch.stack((x[0, 0], y[0, 0])), lambda x, y: _F.embedding(y.long(), x, max_norm=1.0)])
+@pytest.mark.parametrize("other", ["cpu", "cuda:1"])
+def test_optional_operands_and_values_on_different_devices(f, other):
+    x, y = torch.ones(2, 2, device="cuda:0"), torch.ones(2, 2, device=other)
+    for a, b in (x, y), (y, x):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            f(a, b)
+
+
+def test_indices_in_host_memory():
+    x = torch.arange(6.0, device="cuda:0").reshape(3, 2)
+    for key in torch.tensor([2, -3]), torch.tensor([True, False, True]), (slice(None), torch.tensor([1, 0])), np.array([0, 2]):
+        w, on_cpu = x.clone().requires_grad_(), x.cpu().requires_grad_()
+        equal(w[key].detach(), on_cpu[key], "x[key]")
+        for t in w, on_cpu:
+            (t[key] * t[key]).sum().backward()
+        equal(w.grad, on_cpu.grad, "the gradient")
+        y, on_cpu = x.clone(), x.cpu()
+        y[key] = on_cpu[key] = 7
+        equal(y, on_cpu, "x[key] = 7")
+    i, v = torch.tensor([2, 0]), torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    m = torch.tensor([True, False, True])
+    for accumulate in False, True:
+        equal(x.index_put((i,), v, accumulate).detach(), x.cpu().index_put((i,), v.cpu(), accumulate), "index_put")
+        equal(x.clone().index_put_((m,), v.detach(), accumulate), x.cpu().index_put((m,), v.cpu(), accumulate), "index_put_")
+    x.index_put((torch.tensor([2, 0, 2]),), v, True).sum().backward()
+    assert v.grad.tolist() == [3, 3]
+
+
+@two_devices
+@pytest.mark.parametrize("f", [
+    lambda x, i: x[i], lambda x, i: x[i > 0], lambda x, i: x[0, i], lambda x, i: x.__setitem__(i, 0), lambda x, i: x.index_put((i,), x[0]),
+    lambda x, i: x.index_put_((i,), x[0], True)])
+def test_indices_on_another_device(f):
+    for to, of in ("cuda:0", "cuda:1"), ("cpu", "cuda:0"):
+        with pytest.raises(RuntimeError, match="on the same device"):
+            f(torch.ones(2, 2, device=to), torch.tensor([1, 0], device=of))
+
+
 def test_a_number_in_host_memory_goes_along():
     x = torch.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
     s = torch.tensor(3.0, requires_grad=True)
@@ -132,6 +183,15 @@ def test_a_number_in_host_memory_goes_along():
     assert s.grad.item() == 3 and s.grad.device.type == "cpu" and x.grad.tolist() == [3, 3]
     x.detach().add_(torch.tensor(1.0))
     assert x.tolist() == [2, 3]
+    both = torch.tensor([0, 1], device="cuda:0")
+    for f in lambda: torch.clamp(x, s + 1), lambda: x.masked_fill(x > 0, s), lambda: x.index_fill(0, both, s), \
+            lambda: torch.zeros_like(x).fill_(s):
+        y = f()
+        s.grad = None
+        y.sum().backward()
+        settled(y.detach())
+        assert s.grad.item() == 2 and s.grad.device.type == "cpu"
+    assert torch.zeros(2).fill_(x.detach()[0]).tolist() == [2, 2]
     with pytest.raises(RuntimeError, match="device"):
         torch.tensor(1.0).add_(x.detach().sum())
     with pytest.raises(RuntimeError, match="same device"):
@@ -208,6 +268,16 @@ def test_results_stay_on_the_second_device():
         torch.cuda.set_device(0)
 
 
+def test_work_goes_to_cupys_current_stream():
+    x, stream, seen = torch.ones(1000, device="cuda:0", requires_grad=True), cp.cuda.Stream(non_blocking=True), []
+    x.register_hook(lambda g: seen.append(cp.cuda.get_current_stream().ptr))
+    stream.wait_event(cp.cuda.get_current_stream().record())
+    with stream:
+        (x * x).exp().sum().backward()
+        np.testing.assert_allclose(settled(x.grad), 2 * np.e, rtol=1e-6)
+    assert seen == [stream.ptr]
+
+
 # --------------------------------------------------------------------------------------------------------- the outside world
 
 def test_text():
@@ -229,9 +299,50 @@ def test_arrays_of_both_kinds():
     assert isinstance(shared, cp.ndarray) and shared.data.ptr == x._array.data.ptr
     with pytest.raises(TypeError, match="cpu"):
         torch.ones(2).cupy()
+    with pytest.raises(TypeError, match="as_tensor"):
+        torch.from_numpy(shared)
     again = torch.as_tensor(shared)
     assert again.device == x.device and again._array.data.ptr == shared.data.ptr
     assert (x + shared).tolist() == [2, 4] and torch.tensor(shared).tolist() == [1, 2]
+
+
+def test_cupy_takes_tensors():
+    x = torch.arange(6.0, device="cuda:0").reshape(2, 3).t()
+    w = torch.ones(2, device="cuda:0", requires_grad=True)
+    for shared in cp.asarray(x), cp.from_dlpack(x):
+        assert shared.data.ptr == x.data_ptr() and shared.shape == (3, 2) and shared.strides == (4, 12)
+    np.testing.assert_array_equal(cp.asnumpy(cp.negative(x)), -settled(x))
+    assert hasattr(x, "__cuda_array_interface__") and not hasattr(torch.ones(2), "__cuda_array_interface__")
+    for refused in cp.asarray, cp.negative:
+        with pytest.raises(RuntimeError, match="detach"):
+            refused(w)
+    with pytest.raises(BufferError, match="detach"):
+        cp.from_dlpack(w)
+
+
+def test_dlpack_on_a_device():
+    for where in ["cuda:0", "cuda:1"][:torch.cuda.device_count()]:
+        x = torch.arange(6.0, device=where).reshape(2, 3).t()
+        for shared in torch.from_dlpack(x), torch.from_dlpack(x.cupy()), torch.from_dlpack(x, device=where, copy=False):
+            assert shared.data_ptr() == x.data_ptr() and shared.device == x.device and shared.stride() == (1, 3)
+        copied = torch.from_dlpack(x, copy=True)
+        assert copied.data_ptr() != x.data_ptr() and copied.device == x.device
+        back = torch.from_dlpack(x, device="cpu")
+        equal(x, back, "on the CPU", where)
+        with pytest.raises(ValueError, match="copy"):
+            torch.from_dlpack(x, device="cpu", copy=False)
+        with pytest.raises((BufferError, RuntimeError, ValueError)):
+            np.from_dlpack(x)
+
+
+def test_cupy_arrays_on_the_left():
+    a, w = cp.asarray([1.0, 2.0], cp.float32), torch.ones(2, device="cuda:0", requires_grad=True)
+    for t in w, torch.nn.Parameter(w.detach()):
+        for y in (a * t, a + t, a / t, a - t, a ** t, a @ t):
+            assert isinstance(y, torch.Tensor) and y.requires_grad and y.is_cuda
+        assert isinstance(a == t, torch.Tensor) and isinstance(np.sin(t), torch.Tensor)
+    (a * w).sum().backward()
+    assert w.grad.tolist() == [1, 2]
 
 
 def test_python_values():
@@ -410,6 +521,14 @@ def test_cuda_device_is_current_within_its_block():
         pass
 
 
+def test_properties_of_a_device():
+    found = torch.cuda.get_device_properties("cuda:0")
+    assert found.name == torch.cuda.get_device_name(0) and found.total_memory == torch.cuda.mem_get_info(0)[1]
+    assert torch.cuda.get_device_capability() == (found.major, found.minor) > (5, 0) and found.warp_size == 32
+    with pytest.raises(RuntimeError, match="does not exist"):
+        torch.cuda.get_device_properties(99)
+
+
 def test_memory_statistics():
     gc.collect()
     start = torch.cuda.memory_allocated(0)
@@ -422,6 +541,8 @@ def test_memory_statistics():
     assert torch.cuda.memory_allocated(0) == start and torch.cuda.max_memory_allocated(0) >= start + 8_000_000
     torch.cuda.reset_peak_memory_stats(0)
     assert torch.cuda.max_memory_allocated(0) == start
+    assert torch.cuda.memory_stats(0) == {"allocated_bytes.all.current": start, "allocated_bytes.all.peak": start,
+                                          "reserved_bytes.all.current": torch.cuda.memory_reserved(0)}
     torch.cuda.empty_cache()
     free, whole = torch.cuda.mem_get_info(0)
     assert 0 < free <= whole

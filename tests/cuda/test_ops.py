@@ -204,3 +204,17 @@ def test_an_op_given_as_cuda_text():
     finally:
         del REGISTRY["rooted"]
         del F.rooted
+
+
+def test_a_mistake_in_the_cuda_text_of_an_op_names_it():
+    @elementwise(cuda="squareroot(self)", method=False)
+    def mistaken(self):
+        """An op whose text calls what CUDA C has not."""
+        return np.sqrt(self)
+    try:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"mistaken: .*squareroot\(x0\)"):
+                mistaken(torch.ones(3, device="cuda:0"))
+    finally:
+        del REGISTRY["mistaken"]
+        del F.mistaken

@@ -40,7 +40,14 @@ def same(on_cuda, on_cpu, what=""):
 @pytest.fixture
 def only_kernels(monkeypatch):
     """What the kernels do not cover is not given to CuPy's functions, but fails."""
-    monkeypatch.setattr(kernels, "NotImplemented", None, raising=False)
+    def insisting(launcher):
+        def function(*args, **options):
+            found = launcher(*args, **options)
+            assert found is not NotImplemented, launcher
+            return found
+        return function
+    for name, launcher in kernels.LAUNCHERS.items():
+        monkeypatch.setitem(kernels.LAUNCHERS, name, insisting(launcher))
 
 
 # Over one dimension or all (dim None), and what they take besides.
@@ -255,6 +262,19 @@ def test_nll_loss(shape, reduction, dtype, weighted, only_kernels):
             loss.backward(grad)              # one of its own for each sample
             found.append((loss.detach(), x.grad))
         same(*found, (ignored,))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weight", [[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [0.0, 1.0, 2.0]])
+def test_nll_loss_of_weights_that_vanish(weight, reduction, only_kernels):
+    for target in ([0, 1], [0, -100], [-100, -100], [2, 2]):
+        found = []
+        for where in ("cuda:0", "cpu"):
+            x = torch.tensor([[-1.0, -2.0, -inf], [-inf, -3.0, -1.0]], device=where, requires_grad=True)
+            loss = F.nll_loss(x, torch.tensor(target, device=where), torch.tensor(weight, device=where), reduction=reduction)
+            (loss * loss).sum().backward()
+            found.append((loss.detach(), x.grad))
+        same(*found, target)
 
 
 def test_cross_entropy():

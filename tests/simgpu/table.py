@@ -1,6 +1,6 @@
-"""What each op costs on a CUDA device, counted on simulated ones: the table of docs/kernels.md.
+"""What each op costs on a CUDA device, counted on simulated ones: the table of docs/kernel_costs.md.
 
-    python -m tests.simgpu tests/simgpu/table.py > docs/kernels.md
+    python -m tests.simgpu tests/simgpu/table.py > docs/kernel_costs.md
 """
 import numpy as np
 
@@ -70,19 +70,16 @@ def number(x):
     return "" if x is None else f"{x:.2f}".rstrip("0").rstrip(".") if isinstance(x, float) else str(x)
 
 
-def main():
-    print(HEAD)
-    rows = [elementwise_row(n) for n in ELEMENTWISE]
-    at_least = [r for r in rows if r[2] < 1.02 and (r[4] is None or r[4] < 1.02)]
-    print(f"## Elementwise ops\n\n{len(at_least)} of {len(rows)} at the minimum, forward and backward.\n")
-    print("| op | forward: operations | bytes / least | backward: operations | bytes / least |\n|---|---|---|---|---|")
-    for row in rows:
-        print("| " + " | ".join(map(number, row)) + " |")
-    print("\n## Other ops\n\nThe programs of `tests/cuda/programs.py`: operations forward and backward.\n")
-    print("| program | forward | backward |\n|---|---|---|")
-    for name in PROGRAMS:
-        print("| " + " | ".join(map(number, program_row(name))) + " |")
+def written(elementwise, programs):
+    """The text of the file, of elementwise_row and program_row of all names."""
+    at_least = [r for r in elementwise if r[2] < 1.02 and (r[4] is None or r[4] < 1.02)]
+    return "\n".join([
+        HEAD, f"## Elementwise ops\n\n{len(at_least)} of {len(elementwise)} at the minimum, forward and backward.\n",
+        "| op | forward: operations | bytes / least | backward: operations | bytes / least |\n|---|---|---|---|---|",
+        *["| " + " | ".join(map(number, row)) + " |" for row in elementwise],
+        "\n## Other ops\n\nThe programs of `tests/cuda/programs.py`: operations forward and backward.\n",
+        "| program | forward | backward |\n|---|---|---|", *["| " + " | ".join(map(number, row)) + " |" for row in programs], ""])
 
 
 if __name__ == "__main__":
-    main()
+    print(written([elementwise_row(n) for n in ELEMENTWISE], [program_row(n) for n in PROGRAMS]), end="")
