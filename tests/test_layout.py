@@ -2,6 +2,7 @@
 import ast
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,10 @@ def test_file(path):
         if isinstance(function, (ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef)):
             late = [n.lineno for n in ast.walk(function) if isinstance(n, (ast.Import, ast.ImportFrom))]
             assert late == [], f"{path.name}:{late} imports inside a function"
+
+
+def test_the_tests_hide_no_package():
+    assert str(ROOT / "tests") not in sys.path, "tests/cuda would hide the package cuda, which CuPy imports: keep tests/__init__.py"
 
 
 def test_public_functions_say_what_they_do():
