@@ -119,6 +119,10 @@ def test_file(path):
             assert late == [], f"{path.name}:{late} imports inside a function"
 
 
+def test_the_tests_hide_no_package():
+    assert str(ROOT / "tests") not in sys.path, "tests/cuda would hide the package cuda, which CuPy imports: keep tests/__init__.py"
+
+
 def test_public_functions_say_what_they_do():
     missing = [name for name in autograd_gpu.__dict__ if not name.startswith("_") and inspect.isfunction(getattr(autograd_gpu, name))
                and not inspect.getdoc(getattr(autograd_gpu, name))]
