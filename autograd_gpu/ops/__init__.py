@@ -1,8 +1,10 @@
 """The op families. Importing this package fills the registry."""
 from autograd_gpu.ops import (  # noqa: F401
     activation,
+    attention,
     compare,
     convert,
+    dropout,
     elementwise,
     gather,
     index,
