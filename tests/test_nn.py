@@ -272,6 +272,31 @@ def other_errors(torch):
 
 
 @program
+def mixed_dtypes(torch):
+    F, d = torch.nn.functional, {"f": torch.float32, "d": torch.float64, "h": torch.float16, "b": torch.bfloat16}
+    found = []
+    for pair in ("ff", "fd", "df", "hf", "bf", "fh", "hb"):
+        x, w = torch.ones(4, 3, dtype=d[pair[0]]), torch.ones(3, dtype=d[pair[1]])
+        for f in (lambda x, w: F.layer_norm(x, (3,), w, w), lambda x, w: F.group_norm(x, 1, w, w), lambda x, w: F.prelu(x, w),
+                  lambda x, w: F.batch_norm(x, None, None, w, w, True), lambda x, w: F.rms_norm(x, (3,), w),
+                  lambda x, w: F.batch_norm(x, w.clone(), w.clone(), training=True), lambda x, w: F.bilinear(x, x, w.expand(2, 3, 3))):
+            found.append(said(lambda f=f, x=x, w=w: f(x, w)) or str(f(x, w).dtype))
+    return found
+
+
+@program
+def layers_in_half_precision(torch):
+    found = []
+    for dtype in (torch.float16, torch.bfloat16):
+        for name, args, shape in (("Linear", (3, 2), (4, 3)), ("LayerNorm", (3,), (4, 3)), ("RMSNorm", (3,), (4, 3)),
+                                  ("GroupNorm", (1, 3), (4, 3)), ("BatchNorm1d", (3,), (4, 3)), ("GELU", (), (4, 3))):
+            module = filled(torch, getattr(torch.nn, name)(*args)).to(dtype)
+            y = module(data(torch, *shape).detach().to(dtype))
+            found += [str(y.dtype), y.detach().float().mul(8).round() + 0, [str(b.dtype) for b in module.buffers()]]
+    return found
+
+
+@program
 def pretrained(torch):
     table = torch.arange(6.0).reshape(3, 2)
     frozen, free = torch.nn.Embedding.from_pretrained(table), torch.nn.Embedding.from_pretrained(table, freeze=False, padding_idx=0)

@@ -248,6 +248,32 @@ def copies(torch):
 
 
 @program
+def graphs_and_shared_modules(torch):
+    m, log = linear(torch), []
+    y = (m(data(torch, 1, 2)) ** 2).sum()
+    m.load_state_dict(m.state_dict())
+    found = [said(y.backward, "modified by an inplace"), m.weight._version]
+    m.register_full_backward_hook(lambda module, gi, go: log.append(go[0].tolist()))
+    m(m(data(torch, 1, 2))).sum().backward()
+    with torch.inference_mode():
+        out, state = m(torch.ones(1, 2)), m.state_dict()
+        made = torch.nn.Linear(1, 1)
+    return found, log, out.is_inference(), state["weight"].is_inference(), made.weight.is_inference(), made.weight.requires_grad
+
+
+@program
+def parameters(torch):
+    nn, t = torch.nn, torch.ones(2)
+    a = nn.Parameter(t)
+    t.add_(1)
+    b = nn.Parameter(a * 2)
+    kinds = [type(x).__name__ for x in (a.data, a.detach(), a.clone(), a + 1, a.view(2), a[0], copy.deepcopy(a), a.double(), a.cpu())]
+    return (a, b.is_leaf, b, nn.Parameter(a) is a, kinds, repr(a), repr(nn.Parameter()), repr(nn.Parameter(t, requires_grad=False)),
+            repr(nn.Buffer(t)), repr(nn.Buffer(t, persistent=False)), said(lambda: nn.Parameter(t.long())),
+            said(lambda: nn.Parameter([1.0])))
+
+
+@program
 def printing(torch):
     nn = torch.nn
 

@@ -22,6 +22,14 @@ def _floating(name, d):
         raise NotImplementedError(f"{name}: not implemented for {_dtype.of(d)}: convert the input to a floating dtype first")
 
 
+def _one_dtype(name, input, *parameters):
+    """Raises RuntimeError unless parameters have the input's dtype, or float32 where that is a half."""
+    found = {p.dtype for p in parameters if p is not None}
+    if found and found != {input.dtype} and (input.dtype.itemsize != 2 or found != {_dtype.float32}):
+        raise RuntimeError(f"{name}: mixed dtype: the input is {input.dtype}, its parameters {', '.join(sorted(map(str, found)))}: all "
+                           f"inputs must share same datatype, or expect parameter to have scalar type of Float beside a half")
+
+
 # ----------------------------------------------------------------------------------------------------------------- softmax
 
 @op(divert={"dtype is not None": "softmax_as"})
@@ -151,6 +159,9 @@ def bilinear(input1, input2, weight, bias=None):
     for i, t in ((1, input1), (2, input2)):
         if t.shape[-1] != weight.shape[i]:
             raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {t.shape[-1]} but expected {weight.shape[i]}")
+    if not input1.dtype == input2.dtype == weight.dtype:
+        raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got input1: {input1.dtype}, input2: {input2.dtype}, weight: "
+                           f"{weight.dtype}")
     rows = (-1, input1.shape[-1]), (-1, input2.shape[-1])
     out = F.reshape(F.trilinear(F.reshape(input1, rows[0]), weight, F.reshape(input2, rows[1])), (*input1.shape[:-1], weight.shape[0]))
     return out if bias is None else out + bias
@@ -366,6 +377,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     if tuple(input.shape[-len(shape):]) != shape:
         raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape "
                            f"[*, {str(list(shape))[1:-1]}], but got input of size {list(input.shape)}")
+    _one_dtype("layer_norm", input, weight, bias)
     return F.native_layer_norm(input, shape, weight, bias, eps)
 
 
@@ -431,6 +443,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
                 raise RuntimeError(f"batch_norm: {name} must be defined in evaluation mode")
         elif math.prod(t.shape) != shape[1]:
             raise RuntimeError(f"batch_norm: {name} should contain {shape[1]} elements not {math.prod(t.shape)}")
+    _one_dtype("batch_norm", input, running_mean, running_var, weight, bias)
     out = F.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
     if training:
         data = input.detach()
@@ -498,6 +511,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05):
         if t is not None and tuple(t.shape) != (shape[1],):
             raise RuntimeError(f"group_norm: Expected {name} to be a vector of size equal to the number of channels in input, but got "
                                f"{name} of shape {list(t.shape)} and input of shape {shape}")
+    _one_dtype("group_norm", input, weight, bias)
     return F.native_group_norm(input, weight, bias, num_groups, eps)
 
 
@@ -542,8 +556,8 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     wide = accumulator(own)
     x = F.to(input, wide)
     mean = F.mean(F.pow(x, 2), tuple(range(-len(shape), 0)), True)
-    out = F.to(x * F.rsqrt(mean + (np.finfo(wide).eps.item() if eps is None else eps)), own)
-    return out if weight is None else out * weight
+    out = x * F.rsqrt(mean + (np.finfo(wide).eps.item() if eps is None else eps))
+    return F.to(out if weight is None else out * weight, own)
 
 
 # ---------------------------------------------------------------------------------------------------- distances and lengths
