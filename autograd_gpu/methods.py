@@ -503,7 +503,8 @@ def __reduce_ex__(self, protocol):
 
 def _rebuild(cls, array, requires, device):
     t = wrap(_device.copy(array, _device.resolve(device)))
-    t.__class__ = cls if type(t) is Tensor else type(t)
+    if cls is not Tensor:
+        t.__class__ = cls
     t._requires = requires
     return t
 

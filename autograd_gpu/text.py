@@ -146,7 +146,7 @@ def _contents(array, depth):
         return _lines(array.tolist(), shape, depth, _format(array, options), options)
 
 
-_PLAIN_NAMES = ("Tensor", "Parameter")       # CudaTensor calls itself Tensor; nn is a layer above
+_PLAIN_NAMES = ("Tensor", "Parameter", "Buffer", "_TemporaryBuffer")       # CudaTensor calls itself Tensor; nn is a layer above
 
 
 def _history(t):

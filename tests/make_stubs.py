@@ -171,7 +171,7 @@ def tensor_stub():
     for name in sorted(body):
         lines += body[name]
     lines += ["", "", "class CudaTensor(Tensor): ...", "", "", "def wrap(array: Any, new: Any = ...) -> Tensor: ...",
-              "def version(t: Tensor) -> Version: ..."]
+              "def version(t: Tensor) -> Version: ...", "def uncounted(t: Tensor) -> Tensor: ..."]
     return HEAD + qualified("\n".join(lines)) + "\n"
 
 

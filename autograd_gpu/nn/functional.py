@@ -10,7 +10,11 @@ _SAME = (
     # activations
     "gelu", "softplus", "logsigmoid", "softsign", "hardshrink", "softshrink", "tanhshrink", "sigmoid", "tanh", "glu", "prelu",
     # linear, normalisation, embedding
-    "linear", "bilinear", "layer_norm", "batch_norm", "normalize", "one_hot", "pad", "cosine_similarity", "pairwise_distance",
+    "linear", "bilinear", "layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "one_hot", "pad",
+    "cosine_similarity", "pairwise_distance",
+    # dropout of channels, attention
+    "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "scaled_dot_product_attention",
+    "multi_head_attention_forward",
     # losses
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
     "nll_loss", "cross_entropy",
@@ -24,6 +28,9 @@ _WITH_INPLACE = {"relu6": 0, "leaky_relu": 1, "elu": 1, "selu": 0, "celu": 1, "s
                  "hardswish": 0, "threshold": 2}      # how many arguments stand before `inplace`
 
 globals().update({name: getattr(_OPS, name) for name in _SAME if hasattr(_OPS, name)})
+for _name in set(_SAME) & set(globals()):
+    if not _REGISTRY[_name].is_function:     # found here only, by a pickle too
+        globals()[_name].__module__ = __name__
 globals().update({name: getattr(_OPS, op) for name, op in _RENAMED.items()})
 _relu, relu_ = _OPS.relu, _inplace(_REGISTRY["relu"])
 

@@ -1,4 +1,4 @@
-"""Parameter: a leaf that is a module's."""
+"""Parameter and Buffer: tensors that a module finds by themselves when they are assigned to it."""
 from __future__ import annotations
 
 from autograd_gpu.base import Tensor, uncounted
@@ -25,5 +25,34 @@ class Parameter(Tensor):
     def __init__(self, data=None, requires_grad=True):
         pass
 
-    def __repr__(self):
+    def __repr__(self) -> str:  # type: ignore[override]
         return "Parameter containing:\n" + Tensor.__repr__(self)
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)       # without .grad, as in PyTorch
+        return memo[id(self)]
+
+
+class Buffer(Tensor):
+    """A tensor that a module takes for a buffer; unless `persistent`, its state_dict leaves it out. Reference: torch.nn.Buffer."""
+
+    __slots__ = ()
+    persistent = True
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True):
+        data = empty(0) if data is None else data
+        t = data.detach()
+        t.__class__ = Buffer if persistent else _TemporaryBuffer
+        t._requires = data.requires_grad
+        return t
+
+    def __init__(self, data=None, *, persistent=True):
+        pass
+
+
+class _TemporaryBuffer(Buffer):
+    """A Buffer that state_dict leaves out. A class of its own so that copies and pickles are the same."""
+
+    __slots__ = ()
+    persistent = False

@@ -1,9 +1,11 @@
 """The op families. Importing this package fills the registry."""
 from autograd_gpu.ops import (  # noqa: F401
     activation,
+    attention,
     compare,
     convert,
     decompositions,
+    dropout,
     elementwise,
     exchange,
     gather,

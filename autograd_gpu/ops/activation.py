@@ -513,6 +513,8 @@ prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight 
 @composite
 def prelu(input, weight):
     """input where it is positive, else weight * input, one weight in all or one per channel (dimension 1). Reference: torch.prelu."""
+    if input.dtype != weight.dtype:
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}: convert one of them")
     if weight.ndim > 1 or (weight.ndim and weight.shape[0] not in (1, input.shape[1] if input.ndim > 1 else 1)):
         raise RuntimeError(f"prelu: Mismatch of parameter numbers and input channel size: weight has shape {tuple(weight.shape)}, "
                            f"input {tuple(input.shape)}; expected one weight, or one per channel in dimension 1")

@@ -18,11 +18,17 @@ _NONE, _MEAN, _SUM = 0, 1, 2                 # what PyTorch saves for reduction=
 _CODES = {"none": _NONE, "mean": _MEAN, "sum": _SUM}
 
 
-def _reduction(name, reduction, size_average=None, reduce=None):
-    """A reduction's code, from its name or the two flags that PyTorch once had instead. Raises ValueError for another name."""
+def reduction_name(name, reduction, size_average=None, reduce=None):
+    """A reduction, or what the two flags say that PyTorch once had instead."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        warnings.warn(f"{name}: size_average and reduce are deprecated: use reduction={reduction!r}", stacklevel=3)
+        warnings.warn(f"{name}: size_average and reduce are deprecated: use reduction={reduction!r}", stacklevel=4)
+    return reduction
+
+
+def _reduction(name, reduction, size_average=None, reduce=None):
+    """A reduction's code. Raises ValueError for a name that is none."""
+    reduction = reduction_name(name, reduction, size_average, reduce)
     if reduction not in _CODES:
         raise ValueError(f"{name}: {reduction} is not a valid value for reduction: expected 'none', 'mean' or 'sum'")
     return _CODES[reduction]

@@ -1,4 +1,4 @@
-"""Softmax, linear, dropout, embedding, normalisation: the ops behind nn.functional."""
+"""Softmax, linear, embedding, normalisation: the ops behind nn.functional."""
 from __future__ import annotations
 
 import math
@@ -12,7 +12,6 @@ from autograd_gpu.base import count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
-from autograd_gpu.ops.random import generator_for
 from autograd_gpu.ops.reduce import accumulator, dim_of
 
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -21,6 +20,14 @@ _CPU = np.ndarray                            # np in a body may be CuPy
 def _floating(name, d):
     if _dtype.category(d) != "f":
         raise NotImplementedError(f"{name}: not implemented for {_dtype.of(d)}: convert the input to a floating dtype first")
+
+
+def _one_dtype(name, input, *parameters):
+    """Raises RuntimeError unless parameters have the input's dtype, or float32 where that is a half."""
+    found = {p.dtype for p in parameters if p is not None}
+    if found and found != {input.dtype} and (input.dtype.itemsize != 2 or found != {_dtype.float32}):
+        raise RuntimeError(f"{name}: mixed dtype: the input is {input.dtype}, its parameters {', '.join(sorted(map(str, found)))}: all "
+                           f"inputs must share same datatype, or expect parameter to have scalar type of Float beside a half")
 
 
 # ----------------------------------------------------------------------------------------------------------------- softmax
@@ -114,7 +121,7 @@ def log_softmax_function(input, dim=None, _stacklevel=3, dtype=None):
     return F.log_softmax(input, _implicit("log_softmax", dim, input.ndim), dtype)
 
 
-# ---------------------------------------------------------------------------------------------------------- linear, dropout
+# ------------------------------------------------------------------------------------------------------------------ linear
 
 @composite(method=False, function=False)
 def linear(input, weight, bias=None):
@@ -139,41 +146,42 @@ def linear(input, weight, bias=None):
 
 
 @composite(method=False)
-def dropout(input, p=0.5, train=True):
-    """Each element zero with probability p, else divided by 1 - p; the input itself if not training.
+def bilinear(input1, input2, weight, bias=None):
+    """input1 @ weight[k] @ input2 + bias[k] for each k.
 
-    Raises: RuntimeError for a p outside of 0 to 1. Reference: torch.dropout.
+    Shape: (*, a), (*, b), (out, a, b), (out) -> (*, out). Raises: RuntimeError for sizes that do not fit. Reference: torch.bilinear.
     """
-    if not 0 <= p <= 1:
-        raise RuntimeError(f"dropout: dropout probability has to be between 0 and 1, but got {p}")
-    return F.dropout_function(input, p, train)
-
-
-@composite(method=False, function=False)
-def dropout_function(input, p=0.5, training=True, inplace=False):
-    """Each element zero with probability p, else divided by 1 - p; the input itself if not training.
-
-    Raises: ValueError for a p outside of 0 to 1. Reference: torch.nn.functional.dropout.
-    """
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout: dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0 or not input._array.size:
-        return input
-    if _dtype.category(input._array.dtype) not in "fc":
-        raise RuntimeError(f"dropout: result type Float can't be cast to the desired output type {input.dtype}: convert the "
-                           f"input first")
-    mask = F.dropout_mask(input, p)
-    return input.mul_(mask) if inplace else F.mul(input, mask)
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}")
+    for d, (m, n) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if m != n:
+            raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {d}: got {m} and {n}")
+    for i, t in ((1, input1), (2, input2)):
+        if t.shape[-1] != weight.shape[i]:
+            raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {t.shape[-1]} but expected {weight.shape[i]}")
+    if not input1.dtype == input2.dtype == weight.dtype:
+        raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got input1: {input1.dtype}, input2: {input2.dtype}, weight: "
+                           f"{weight.dtype}")
+    rows = (-1, input1.shape[-1]), (-1, input2.shape[-1])
+    out = F.reshape(F.trilinear(F.reshape(input1, rows[0]), weight, F.reshape(input2, rows[1])), (*input1.shape[:-1], weight.shape[0]))
+    return out if bias is None else out + bias
 
 
 @op(method=False, function=False)
-def dropout_mask(self, p: float):
-    """Zero with probability p, else 1 / (1 - p), in the shape of the input."""
-    if p == 1:
-        return np.zeros(self.shape, self.dtype)
-    wide = np.dtype(np.float64 if self.dtype == np.float64 else np.float32)
-    stream = generator_for(_device.of(self))
-    return (stream.uniform(self.shape, wide) >= p) * self.dtype.type(1 / (1 - p))
+def trilinear(i1, i2, i3):
+    """i1[n] @ i2[k] @ i3[n] for each n and k: (n, a), (k, a, b), (n, b) -> (n, k)."""
+    return F.outer_rows(i1, i3) @ i2.reshape(i2.shape[0], -1).T
+
+trilinear.vjp(
+    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, i3), F.reshape(F.transpose(i2, 1, 2), (-1, i2.shape[1]))),
+    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, i1)), i3), i2_shape),
+    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, i1), F.reshape(i2, (-1, i2.shape[2]))))
+
+
+@composite(method=False, function=False)
+def outer_rows(x, y):
+    """The products of each element of a row of x with each of the same row of y: (n, a), (n, b) -> (n, a * b)."""
+    return F.reshape(F.unsqueeze(x, 2) * F.unsqueeze(y, 1), (x.shape[0], x.shape[1] * y.shape[1]))
 
 
 # --------------------------------------------------------------------------------------------------------------- embedding
@@ -369,6 +377,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     if tuple(input.shape[-len(shape):]) != shape:
         raise RuntimeError(f"layer_norm: Given normalized_shape={list(shape)}, expected input with shape "
                            f"[*, {str(list(shape))[1:-1]}], but got input of size {list(input.shape)}")
+    _one_dtype("layer_norm", input, weight, bias)
     return F.native_layer_norm(input, shape, weight, bias, eps)
 
 
@@ -434,6 +443,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
                 raise RuntimeError(f"batch_norm: {name} must be defined in evaluation mode")
         elif math.prod(t.shape) != shape[1]:
             raise RuntimeError(f"batch_norm: {name} should contain {shape[1]} elements not {math.prod(t.shape)}")
+    _one_dtype("batch_norm", input, running_mean, running_var, weight, bias)
     out = F.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
     if training:
         data = input.detach()
@@ -443,6 +453,111 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
                 t._array[...] = t._array * (1 - momentum) + value()._array * momentum
                 count_write(t)
     return out
+
+
+@op(node="NativeGroupNormBackward0", outputs=("result0", "result1", "result2"), hidden=("result1", "result2"), accepts_none=True,
+    method=False, function=False)
+def native_group_norm(input, weight: Tensor | None, bias: Tensor | None, group: int, eps: float):
+    """group_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
+    _floating("group_norm", input.dtype)
+    x = input.astype(accumulator(input.dtype), copy=False).reshape(input.shape[0], group, -1)
+    mean = np.add.reduce(x, 2, None, None, True) / max(x.shape[2], 1)
+    x = x - mean
+    rstd = 1 / np.sqrt(np.add.reduce(x * x, 2, None, None, True) / max(x.shape[2], 1) + x.dtype.type(eps))
+    x = (x * rstd).reshape(input.shape)
+    shape = (-1,) + (1,) * (input.ndim - 2)
+    if weight is not None:
+        x = x * weight.reshape(shape)
+    if bias is not None:
+        x = x + bias.reshape(shape)
+    return x.astype(input.dtype, copy=False), mean[..., 0], rstd[..., 0]
+
+
+@native_group_norm.vjp_shared("input", "weight", "bias")
+def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, group):
+    return F.group_norm_backward(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, group)
+
+
+@composite(method=False, function=False)
+def group_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, group):
+    """The gradients of group_norm: in rows of one group each for the input, summed per channel for weight and bias."""
+    rows = (input.shape[0], group, -1)
+    mean, rstd, grad_mean, grad_rstd = (None if t is None else F.unsqueeze(t, 2) for t in (mean, rstd, grad_mean, grad_rstd))
+    x = F.reshape(input, rows)
+    scaled = grad if weight is None or grad is None else grad * F.reshape(weight, (-1,) + (1,) * (input.ndim - 2))
+    to_input, _, _ = F.normalized_backward((needs[0], False, False), None if scaled is None else F.reshape(scaled, rows), grad_mean,
+                                           grad_rstd, x, mean, rstd, None, (2,), True)
+    dims = (0, *range(2, input.ndim))
+    return (None if to_input is None else F.reshape(to_input, input.shape),
+            F.sum(grad * F.reshape((x - mean) * rstd, input.shape), dims) if needs[1] and grad is not None else None,
+            F.sum(grad, dims) if needs[2] and grad is not None else None)
+
+
+@composite(method=False, function=False)
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05):
+    """Groups of channels (dimension 1) brought to mean 0 and variance 1 in each sample, times weight, plus bias, both per channel.
+
+    Raises: RuntimeError for sizes that do not fit, ValueError for groups of one element. Reference: torch.nn.functional.group_norm.
+    """
+    shape = list(input.shape)
+    if len(shape) < 2:
+        raise RuntimeError(f"group_norm: Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    if num_groups <= 0 or shape[1] % num_groups:
+        raise RuntimeError(f"group_norm: Expected number of channels in input to be divisible by num_groups, but got input of shape "
+                           f"{shape} and num_groups={num_groups}")
+    if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
+        raise ValueError(f"group_norm: Expected more than 1 value per channel when training, got input size {shape}")
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != (shape[1],):
+            raise RuntimeError(f"group_norm: Expected {name} to be a vector of size equal to the number of channels in input, but got "
+                               f"{name} of shape {list(t.shape)} and input of shape {shape}")
+    _one_dtype("group_norm", input, weight, bias)
+    return F.native_group_norm(input, weight, bias, num_groups, eps)
+
+
+@composite(method=False, function=False)
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-05):
+    """Each channel of each sample brought to mean 0 and variance 1, times weight, plus bias.
+
+    Where there are running values, they move towards the mean over the batch by `momentum`, or are used themselves unless
+    `use_input_stats`. Raises: ValueError for one element per channel, RuntimeError for missing running values.
+    Reference: torch.nn.functional.instance_norm.
+    """
+    n, c, *rest = shape = tuple(input.shape)
+    if use_input_stats and math.prod(rest) == 1:
+        raise ValueError(f"instance_norm: Expected more than 1 spatial element when training, got input size {input.shape}")
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("instance_norm: Expected running_mean and running_var to be defined when use_input_stats is false")
+    mean, var, scale, shift = (t if t is None else F.repeat(t, (n,)) for t in (running_mean, running_var, weight, bias))
+    out = F.batch_norm(F.reshape(input, (1, n * c, *rest)), mean, var, scale, shift, use_input_stats, momentum, eps)
+    if use_input_stats:
+        for t, moved in ((running_mean, mean), (running_var, var)):
+            if t is not None:
+                t.data.copy_(F.mean(F.reshape(moved.detach(), (n, c)), 0))
+                count_write(t)
+    return F.reshape(out, shape)
+
+
+@composite(method=False)
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """The last dimensions over the root of the mean of their squares, times weight. `eps`: by default that of the dtype.
+
+    Raises: RuntimeError unless input ends in normalized_shape, and weight has it. Reference: torch.nn.functional.rms_norm.
+    """
+    shape = list(normalized_shape)
+    if weight is not None and list(weight.shape) != shape:
+        raise RuntimeError(f"rms_norm: Expected weight to be of same shape as normalized_shape, but got weight of shape "
+                           f"{list(weight.shape)} and normalized_shape = {shape}")
+    if not shape or list(input.shape[-len(shape):]) != shape:
+        raise RuntimeError(f"rms_norm: Given normalized_shape={shape}, expected input with shape [*, {str(shape)[1:-1]}], but got input of "
+                           f"size {list(input.shape)}")
+    own = input.dtype.dtype
+    _floating("rms_norm", own)
+    wide = accumulator(own)
+    x = F.to(input, wide)
+    mean = F.mean(F.pow(x, 2), tuple(range(-len(shape), 0)), True)
+    out = x * F.rsqrt(mean + (np.finfo(wide).eps.item() if eps is None else eps))
+    return F.to(out if weight is None else out * weight, own)
 
 
 # ---------------------------------------------------------------------------------------------------- distances and lengths
