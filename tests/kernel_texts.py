@@ -2,6 +2,7 @@
 
 `FAMILIES` has a generator for each file of kernels/: a new kernel joins by a line there.
 """
+import inspect
 import re
 from itertools import chain
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from autograd_gpu import dtypes
 from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
+from autograd_gpu.optim import adadelta, adagrad, adam, adamax, nadam, radam, rmsprop, sgd
 from tests.make_kernel_table import traced
 
 DTYPES = [d.dtype for d in dtypes.ALL]
@@ -86,7 +88,32 @@ def row_wise(dtypes):
             yield Text("nll_backward", dtype.name, target, nll.nll_source("nll_backward", dtype, dtype, np.dtype(target), "int"))
 
 
-FAMILIES = [elementwise, scatters, row_wise]
+RULES = [adadelta.adadelta, adagrad.adagrad, adam.adam, adamax.adamax, nadam.nadam, radam.radam, rmsprop.rmsprop, sgd.sgd]
+
+
+def update_programs(dtype, **given):
+    """A Program for each update rule of the optimizers on a dtype. `given`: what stands for some of their parameters."""
+    for rule in RULES:
+        parameters = inspect.signature(rule).parameters.values()
+        named = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
+        kinds = {p.name: float if p.name in named else dtype for p in parameters} | {"maximize": True}
+        kinds |= {name: value for name, value in ({"nesterov": True} | given).items() if name in kinds}
+        yield rule.kernel.program(tuple(kinds.values()), named)
+
+
+def updates(dtypes):
+    """The texts of kernels/elementwise.cu that write into their operands."""
+    for dtype in dtypes:
+        if dtype in FLOATS:
+            for program in update_programs(dtype):
+                bytes_moved = program.width(()) * dtype.itemsize
+                yield Text(program.name, dtype.name, "flat", program.source("flat"), (bytes_moved,) * len(program.arrays),
+                           (bytes_moved,) * len(program.into))
+                for layout in (STRIDED, FAR):
+                    yield Text(program.name, dtype.name, f"strided by {layout[3]}", program.source(*layout))
+
+
+FAMILIES = [elementwise, updates, scatters, row_wise]
 
 
 def texts(dtypes=DTYPES):
