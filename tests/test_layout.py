@@ -27,7 +27,7 @@ LAYERS = [
     ["ops"],
     ["backward", "text"],
     ["methods"],
-    ["autograd", "nn", "optim"],
+    ["autograd", "nn", "optim", "utils"],
     ["api"],
     [""],                                    # autograd_gpu itself
 ]
