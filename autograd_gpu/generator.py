@@ -4,6 +4,8 @@ The numbers are NumPy's and CuPy's: a seed repeats a run here, but gives other n
 """
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import secrets
 import threading
@@ -33,16 +35,23 @@ class Generator:
 
     def __init__(self, device="cpu"):
         self.device = _device.resolve(device)
-        self._lock = threading.Lock()        # guards _stream and _seed
+        self._lock = threading.Lock()        # guards what follows
         self.manual_seed(_FIRST_SEED)
 
     def manual_seed(self, seed) -> Generator:
         """Start the stream that belongs to a seed; returns the generator. Raises ValueError for one of more than 64 bits."""
         seed = _seed(seed)
         with self._lock:
-            self._seed = seed
-            self._stream = self._start(seed)
+            self._seed, self._stream = seed, self._start(seed)
+            self._path, self._branches = (seed,), 0          # what names the stream, and how many were derived from it: see Repeatable
         return self
+
+    def _replace(self, **new):
+        """Give attributes other values; their values before, to give them back."""
+        with self._lock:
+            before = {name: getattr(self, name) for name in new}
+            self.__dict__.update(new)
+        return before
 
     def _start(self, seed):
         if self.device.type == "cpu":
@@ -151,6 +160,78 @@ def default_of(where) -> Generator:
         if where not in _defaults:
             _defaults[where] = Generator(where).manual_seed(default_generator.initial_seed())
         return _defaults[where]
+
+
+class Repeatable:
+    """What the default generators draw from now on, so that it can be drawn again: in a block of `first`, then in blocks of `again`.
+
+    The CPU's stream goes on in `first` as if nothing was. One of CUDA, whose place CuPy does not tell, branches off: in these blocks it
+    draws from a stream whose seed is derived from its own. `devices`: where tensors are whose generators may not have been made yet.
+    """
+
+    def __init__(self, devices=()):
+        for where in devices:
+            default_of(where)
+        with default_generator._lock:
+            self._seed, self._place = default_generator._seed, default_generator._stream.bit_generator.state
+        self._paths = {}                     # CUDA generator: what the seed of its branch is made of
+        for generator in _on_cuda():
+            with generator._lock:
+                generator._branches += 1
+                self._paths[generator] = (*generator._path, generator._branches)
+
+    @contextlib.contextmanager
+    def first(self):
+        """Draw what will be repeated. Raises RuntimeError where a generator was made inside."""
+        branches = self._branched()
+        outer = {generator: generator._replace(**new) for generator, new in branches.items()}
+        try:
+            yield
+            made = [str(generator.device) for generator in _on_cuda() if generator not in branches]
+            if made:
+                raise RuntimeError(f"random numbers were first drawn on {', '.join(made)} inside of what is to be run again: pass it a "
+                                   f"tensor of that device, or draw a number there before")
+        finally:
+            for generator, before in outer.items():
+                if generator._stream is branches[generator]["_stream"]:          # it was not seeded meanwhile
+                    generator._replace(**before)
+
+    @contextlib.contextmanager
+    def again(self):
+        """Draw the same again; afterwards each generator goes on where it was."""
+        stream = np.random.Generator(np.random.PCG64(0))
+        stream.bit_generator.state = self._place
+        streams = {default_generator: {"_stream": stream, "_seed": self._seed}} | self._branched()
+        outer = {generator: generator._replace(**new) for generator, new in streams.items()}
+        try:
+            yield
+        finally:
+            for generator, before in outer.items():
+                generator._replace(**before)
+
+    def _branched(self):
+        return {generator: {"_stream": _Branch(generator, path), "_path": path, "_branches": 0} for generator, path in self._paths.items()}
+
+
+def _on_cuda():
+    """The default generators that have been made for CUDA devices."""
+    with _lock:
+        return [generator for generator in _defaults.values() if generator is not default_generator]
+
+
+class _Branch:
+    """A CUDA generator's stream of a derived seed, started when the first number is drawn: that costs a kernel."""
+
+    def __init__(self, generator, path):
+        self._generator, self._path = generator, path
+
+    @functools.cached_property
+    def _stream(self):
+        seed, = np.random.SeedSequence(self._path).generate_state(1, np.uint64)
+        return self._generator._start(int(seed))
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
 
 
 def generator_for(where, generator=None) -> Generator:

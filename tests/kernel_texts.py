@@ -3,6 +3,7 @@
 Each op and formula in each dtype and layout; of what multiplies them, pairs of dtypes or numbers of dimensions, a sample. `FAMILIES` has
 the generators: a new kernel joins by a line in one of them.
 """
+import inspect
 import re
 from itertools import chain, combinations
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY
+from autograd_gpu.optim import adadelta, adagrad, adam, adamax, nadam, radam, rmsprop, sgd
 from tests.make_kernel_table import traced
 
 DTYPES = [d.dtype for d in dtypes.ALL]
@@ -149,7 +151,32 @@ def row_wise_between_dtypes(dtypes):
             yield Text(name, f"{dtype.name} to {result.name}", "far", nll.nll_source(name, dtype, result, _INT64, "long long"))
 
 
-FAMILIES = [elementwise, several_dtypes, some_gradients, more_dimensions, scatters, row_wise, row_wise_between_dtypes]
+RULES = [adadelta.adadelta, adagrad.adagrad, adam.adam, adamax.adamax, nadam.nadam, radam.radam, rmsprop.rmsprop, sgd.sgd]
+
+
+def update_programs(dtype, **given):
+    """A Program for each update rule of the optimizers on a dtype. `given`: what stands for some of their parameters."""
+    for rule in RULES:
+        parameters = inspect.signature(rule).parameters.values()
+        named = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
+        kinds = {p.name: float if p.name in named else dtype for p in parameters} | {"maximize": True}
+        kinds |= {name: value for name, value in ({"nesterov": True} | given).items() if name in kinds}
+        yield rule.kernel.program(tuple(kinds.values()), named)
+
+
+def updates(dtypes):
+    """The texts of kernels/elementwise.cu that write into their operands."""
+    for dtype in dtypes:
+        if dtype in FLOATS:
+            for program in update_programs(dtype):
+                bytes_moved = program.width(()) * dtype.itemsize
+                yield Text(program.name, dtype.name, "flat", program.source("flat"), (bytes_moved,) * len(program.arrays),
+                           (bytes_moved,) * len(program.into))
+                for layout in (STRIDED, FAR):
+                    yield Text(program.name, dtype.name, f"strided by {layout[3]}", program.source(*layout))
+
+
+FAMILIES = [elementwise, several_dtypes, some_gradients, more_dimensions, updates, scatters, row_wise, row_wise_between_dtypes]
 
 
 def texts(dtypes=DTYPES):

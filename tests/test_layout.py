@@ -28,7 +28,7 @@ LAYERS = [
     ["ops"],
     ["backward", "text"],
     ["methods"],
-    ["autograd", "nn", "optim", "library", "linalg"],
+    ["autograd", "nn", "optim", "utils", "library", "linalg"],
     ["api"],
     [""],                                    # autograd_gpu itself
 ]

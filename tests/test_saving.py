@@ -436,3 +436,24 @@ def test_what_is_kept_makes_no_cycle(context):
             assert [r() for r in dropped] == [None] * 3
     finally:
         gc.enable()
+
+
+SEVERAL_GRADIENTS = {
+    "div": lambda F, a, b: a / b, "where": lambda F, a, b: autograd_gpu.where(a > b, a, b), "prelu": lambda F, a, b: F.prelu(a, b[:1]),
+    "bce": lambda F, a, b: F.binary_cross_entropy_with_logits(a, b), "atan2": lambda F, a, b: autograd_gpu.atan2(a, b),
+    "addcmul": lambda F, a, b: autograd_gpu.addcmul(a, a, b), "cosine": lambda F, a, b: F.cosine_similarity(a, b, 0),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_GRADIENTS)
+def test_a_value_is_unpacked_once_in_a_backward_whatever_gradients_use_it(name):
+    a, b = autograd_gpu.tensor([0.3, 0.7], requires_grad=True), autograd_gpu.tensor([0.6, 0.2], requires_grad=True)
+    log = []
+    with saved_tensors_hooks(lambda t: (log.append("pack"), t)[1], lambda t: (log.append("unpack"), t)[1]):
+        y = SEVERAL_GRADIENTS[name](autograd_gpu.nn.functional, a, b).sum()
+    for create_graph in (True, False):
+        packed = log.count("pack")
+        del log[:]
+        autograd_gpu.autograd.grad(y, [a, b], create_graph=create_graph, retain_graph=True)
+        assert 0 < log.count("unpack") <= packed and "pack" not in log
+        log += ["pack"] * packed

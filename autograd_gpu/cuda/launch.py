@@ -26,9 +26,12 @@ MAX_GRID = 1 << 16
 class Program(Traced):
     """What was traced for one combination of dtypes as the text of a kernel, and its launch."""
 
-    def __init__(self, name, function, kinds, keywords=()):
+    def __init__(self, name, function, kinds, keywords=(), into=()):
+        """`into`: the arguments whose memory the results are written to, one each; none: each result is a new array."""
         super().__init__(function, kinds, keywords)
-        self.name = name
+        self.name, self.into = name, into
+        if into:
+            self.dtypes, self.given = [kinds[i] for i in into], [None] * len(into)
         kept = [r for r, i in zip(self.results, self.given, strict=True) if i is None]
         self.stored = [d for d, i in zip(self.dtypes, self.given, strict=True) if i is None]
         self.statements, self.finals = expression.text(*kept)
@@ -43,13 +46,15 @@ class Program(Traced):
         width, outs = self.width(single), [STORED[d] for d in self.stored]
         flat = [i for i in self.arrays if i not in single]
         types = {i: STORED[self.kinds[i]] for i in self.arrays}
+        places = [f"p{i}" for i in self.into] or [f"out{k}" for k in range(len(outs))]
+        offsets = [f"o{i}" for i in self.into] if layout == "strided" and self.into else ["i"] * len(outs)
         computed = {i: TYPES[computed_in(self.kinds[i])] for i in self.arrays}
         values = [f"({t})({v})" for t, v in zip(outs, self.finals, strict=True)]
         lines = "\n".join
         words = {
             "name": self.name, "width": str(width), "index": index,
-            "outputs": " ".join(f"{t}* __restrict__ out{k}," for k, t in enumerate(outs)),
-            "pointers": " ".join(f"const {types[i]}* __restrict__ p{i}," for i in self.arrays),
+            "outputs": "" if self.into else " ".join(f"{t}* __restrict__ {out}," for t, out in zip(outs, places, strict=True)),
+            "pointers": " ".join(f"{types[i]}* p{i}," if i in self.into else f"const {types[i]}* __restrict__ p{i}," for i in self.arrays),
             "scalars": " ".join(f"{TYPES[d]} x{i}," for i, d in self.scalars),
             "single_loads": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[0];" for i in single),
             "pack_loads": lines(f"const Pack<{types[i]}, {width}> q{i} = reinterpret_cast<const Pack<{types[i]}, {width}>*>(p{i})[p];"
@@ -57,9 +62,9 @@ class Program(Traced):
             "packs": lines(f"Pack<{t}, {width}> r{k};" for k, t in enumerate(outs)),
             "pack_elements": lines(f"const {computed[i]} x{i} = ({computed[i]})q{i}.at[k];" for i in flat),
             "pack_results": lines(f"r{k}.at[k] = {v};" for k, v in enumerate(values)),
-            "pack_stores": lines(f"reinterpret_cast<Pack<{t}, {width}>*>(out{k})[p] = r{k};" for k, t in enumerate(outs)),
+            "pack_stores": lines(f"reinterpret_cast<Pack<{t}, {width}>*>({places[k]})[p] = r{k};" for k, t in enumerate(outs)),
             "elements": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[i];" for i in flat),
-            "statements": lines(self.statements), "stores": lines(f"out{k}[i] = {v};" for k, v in enumerate(values)),
+            "statements": lines(self.statements), "stores": lines(f"{places[k]}[{offsets[k]}] = {v};" for k, v in enumerate(values)),
             **geometry_words(index, ndim, self.arrays),
             "strided_elements": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
         }
@@ -76,17 +81,18 @@ class Program(Traced):
         arrays = [args[i] for i in self.arrays]
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
         n = math.prod(shape)
+        made = [] if self.into else self.stored
         if not n:
-            return self._results(args, [empty(shape, d) for d in self.stored])
+            return self._results(args, [empty(shape, d) for d in made])
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
-        single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])
+        single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1 and not self.into])      # every thread reads it
         if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and not a.data.ptr % ACCESS for a in arrays]):
-            outs = [empty(shape, d) for d in self.stored]
+            outs = [empty(shape, d) for d in made]
             kernel = self._kernel("flat", single)
             kernel(grid(n // self.width(single)), (BLOCK,), (*outs, *arrays, *scalars, np.int64(n)))
             return self._results(args, outs)
         order, sizes, strides = walk(shape, arrays)
-        outs = [empty([shape[k] for k in order], d) for d in self.stored]
+        outs = [empty([shape[k] for k in order], d) for d in made]
         index, kind = index_type(n, sizes, strides)
         kernel = self._kernel("strided", (), len(sizes), index)
         kernel(grid(n), (BLOCK,), (*outs, *arrays, *scalars, *geometry(kind, sizes, strides), np.int64(n)))
@@ -94,7 +100,11 @@ class Program(Traced):
         return self._results(args, [out.transpose(axes) for out in outs])
 
     def _results(self, args, outs):
-        """What the function gives: the kernel's results, and the arguments that are results as they are."""
+        """What the function gives: the kernel's results, and the arguments that are results as they are. What was written to arguments
+        is not given.
+        """
+        if self.into:
+            return None
         if not self.several:
             return args[self.given[0]] if self.given[0] is not None else outs[0]
         rest = iter(outs)
@@ -243,6 +253,21 @@ class Fused:
         except NO_EXPRESSION as error:
             self.reasons[kinds] = f"{type(error).__name__}: {error}"
             return None
+
+
+class Update(Fused):
+    """A function whose results, one for each array after the first, are written into those arrays by one kernel."""
+
+    def __init__(self, name, traced):
+        super().__init__(name, traced, None)
+
+    def program(self, kinds, keywords=()):
+        """The Program for these kinds. Raises NotImplementedError where the function cannot be traced."""
+        into = tuple([i for i, kind in enumerate(kinds) if i and isinstance(kind, np.dtype)])
+        try:
+            return Program(self.name, self.traced, kinds, keywords, into)
+        except NO_EXPRESSION as error:
+            raise NotImplementedError(f"{self.name}: there is no kernel for {kinds}: {error}") from error
 
 
 def _on_device(a):

@@ -141,8 +141,12 @@ def _apply(text, op, reader, on_cuda, together):
             for i, p in enumerate(op.edges):
                 text(f"if g{i} is not None: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
         else:
+            saved = [*op.saved_inputs, *op.saved_results, *op.saved_aux]
+            shared = [n for n in saved if sum([n in op.formula_parameters[p] for p in op.edges]) > 1]
+            for name in shared:              # once: to read a value may run an unpack hook
+                _load(text, op, name, reader, maybe=name in op.saved_inputs and _is_saved_by_need(op, name))
             for i, p in enumerate(op.edges):
-                _one_gradient(text, op, i, p, reader)
+                _one_gradient(text, op, i, p, reader, shared)
         _end_of_apply(text, op, "g0" if op.arity == 1 else "(" + ", ".join(f"g{i}" for i in range(len(op.edges))) + ",)")
 
 
@@ -155,11 +159,12 @@ def _end_of_apply(text, op, result):
     text(f"return {result}")
 
 
-def _one_gradient(text, op, i, p, reader):
+def _one_gradient(text, op, i, p, reader, loaded):
     def body():
         names = op.formula_parameters[p]
         for name in names:
-            _load(text, op, name, reader)
+            if name not in loaded:
+                _load(text, op, name, reader)
         text(f"g{i} = {_formula(reader, p)}({', '.join(_argument(op, n) for n in names)})")
         array = f"g{i}" if reader == "raw" else f"g{i}._array"
         wrong = f"{array}.shape != node.{p}_shape or {array}.dtype is not node.{p}_dtype"
