@@ -45,6 +45,11 @@ def _result_of(node, nr):
     return None if meta is None or meta[nr] is None else (*meta[nr][:2], node._device)
 
 
+def _leads_nowhere(t):
+    """Whether a tensor is a view that requires grad as its base does, but was made while nothing was recorded: no gradient reaches it."""
+    return t._node is None and t._view is not None and t._view.base._requires
+
+
 def _make_root(i, output, gradient, create_graph):
     """(node, output number, gradient) of one output. Raises RuntimeError or TypeError, naming what is wrong."""
     if gradient is not None and not isinstance(gradient, Tensor):
@@ -56,8 +61,8 @@ def _make_root(i, output, gradient, create_graph):
         raise TypeError(f"element {i} of tensors to differentiate must be a Tensor, got {type(output).__name__}")
     array = output._array
     if output._view is not None:
-        refresh(output)
-    if not output._requires:
+        refresh(output, asked=True)
+    if not output._requires or _leads_nowhere(output):
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:
@@ -174,6 +179,8 @@ def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = No
                 raise RuntimeError(f"backward: element {i} of `inputs` must be a Tensor, got {type(t).__name__}")
             if not t.requires_grad:
                 raise RuntimeError(f"backward: element {i} of `inputs` does not require grad")
+            if t._view is not None:
+                refresh(t, asked=True)
             retain_grad(t)
             only.add(edge_of(t)[0])
     if create_graph:
@@ -219,10 +226,10 @@ def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: boo
         if not isinstance(t, Tensor):
             raise RuntimeError(f"grad: all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} at {i}")
         if t._view is not None:
-            refresh(t)
+            refresh(t, asked=True)
         if not t._requires:
             raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
-        key = edge_of(t)
+        key = (AccumulateGrad(), 0) if _leads_nowhere(t) else edge_of(t)
         keys.append(key)
         captures[key] = None
     run(GraphTask(retain, create_graph, captures), _make_roots(outputs, grads, create_graph))

@@ -76,7 +76,7 @@ Tensor.__array_priority__ = 1000
 def grad_fn(self):
     """The node that computes this tensor's gradient function; None for a leaf."""
     if self._view is not None:
-        refresh(self)
+        refresh(self, asked=True)
     node = self._node
     return None if type(node) is Dependent else node
 
@@ -165,7 +165,7 @@ def requires_grad_(self, requires_grad=True):
 
 
 def _get_grad(self):
-    if self._grad is None and self._requires and self.grad_fn is not None and not retains_grad(self):
+    if self._grad is None and self._requires and self._node is not None and not retains_grad(self):
         warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
                       "populated during autograd.backward(). Call retain_grad() on it before the backward, or read the .grad of a "
                       "leaf", stacklevel=2)
@@ -227,6 +227,8 @@ def retain_grad(self):
     """
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if self._view is not None:
+        refresh(self, asked=True)
     _hooks.retain_grad(self)
 
 
@@ -239,6 +241,8 @@ def register_hook(self, hook):
     """
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self._view is not None:
+        refresh(self, asked=True)
     return _hooks.register_on_tensor(self, hook)
 
 

@@ -328,12 +328,14 @@ def _attach(ctx, outputs, inputs, recorded):
         is_input = any([t is i for i in inputs])
         dirty = any([t is d for d in ctx.dirty_tensors])
         if not recorded or not differentiable[nr]:
-            if not is_input:
+            if not is_input and t._view is None:             # a view requires grad as its base does, as any made in no_grad
                 t._requires, t._node = False, None
-            elif t._requires:                # the input itself stays as it is
+            elif is_input and t._requires:   # the input itself stays as it is
                 t = t.detach()
-            elif not dirty:
+            elif is_input and not dirty:
                 t = OPS.alias(t)
+                if t._view is not None:
+                    t._view.step = FunctionStep(t._view.step)
         elif dirty and is_input:
             _rebase(ctx, t, nr, len(outputs), inputs)
         else:
@@ -357,6 +359,7 @@ def _attach(ctx, outputs, inputs, recorded):
 def _rebase(ctx, t, nr, count, inputs):
     """Make ctx the history of an input that forward wrote to."""
     check_history(t, ctx._title)
+    t._grad = None
     if t._view is not None and t._view.base._requires and count > 1:
         raise RuntimeError("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more "
                            "than one Tensor: clone() the input first, or return one Tensor")

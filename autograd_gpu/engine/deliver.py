@@ -128,10 +128,21 @@ def _visit(task, node, grad):
     apply = node._apply_tensors if tensors else node._apply
     if rare is None or not rare.posthooks:
         return apply(grad, task.keep_graph), grad
-    results = _hooks.run_posthooks(node, apply(grad, True), grad, tensors)   # a hook may look at what was saved
+    results = _wanted(task, node, apply(grad, True))                         # kept: a hook may look at what was saved
+    results = _hooks.run_posthooks(node, results, grad, tensors)
     if not task.keep_graph:
         node._release()
     return results, grad
+
+
+def _wanted(task, node, results):
+    """A node's results, None in place of those that go nowhere in this backward."""
+    if task.needed is None:
+        return results
+    several = isinstance(results, tuple)
+    found = [g if n in task.needed or n in task.captured else None
+             for (n, _), g in zip(node._edges(), results if several else (results,), strict=True)]
+    return tuple(found) if several else found[0]
 
 
 def _own(task, g):
@@ -160,13 +171,12 @@ def arrive_at_leaf(task, node, g, shared):
 
 
 def _arrive_at_leaf(task, node, g, shared):
-    if task.captures is not None:
-        if node not in task.captured:
-            return
-    elif task.needed is not None and node not in task.needed:
-        return
     variable, rare = node.variable, node._rare
     leaf_hooks = variable._hooks
+    if node not in task.captured if task.captures is not None else task.needed is not None and node not in task.needed:
+        if node in task.ends and leaf_hooks is not None:
+            _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph)
+        return
     if leaf_hooks is not None and (leaf_hooks.tensor_hooks or leaf_hooks.grad_dtype is not _hooks.OWN):
         g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph), True
     if task.captures is not None:

@@ -92,11 +92,16 @@ def _replaced(result, given, what):
     return tuple(None if r is None else _replace(r, g, what) for r, g in zip(result, given, strict=True))
 
 
+def _differentiable(node, grads):
+    """Which of a node's results its hooks get to see: those that have gradients at all."""
+    record = getattr(node, "_record", None)
+    return range(len(grads)) if record is None or record.outputs == "list" else [i for i, d in enumerate(record.differentiable) if d]
+
+
 def run_prehooks(node, grad, tensors):
     """A node's incoming gradients after its prehooks, each of the form (grads) -> None or the grads in their place."""
     grads = [grad] if node._outputs == 1 else list(grad)
-    record = getattr(node, "_record", None)
-    shown = range(len(grads)) if record is None or record.outputs == "list" else [i for i, d in enumerate(record.differentiable) if d]
+    shown = _differentiable(node, grads)
     given = tuple([_as_tensor(grads[i]) for i in shown])
     for hook in tuple(node._rare.prehooks.values()):
         result = hook(given)
@@ -111,7 +116,8 @@ def run_posthooks(node, results, grad, tensors):
     """A node's results after its hooks, each of the form (results, incoming) -> None or the results in their place."""
     several = isinstance(results, tuple)
     inputs = tuple(_as_tensor(g) for g in (results if several else (results,)))
-    outputs = tuple(_as_tensor(g) for g in (grad if isinstance(grad, (list, tuple)) else (grad,)))
+    grads = grad if isinstance(grad, (list, tuple)) else (grad,)
+    outputs = tuple([_as_tensor(grads[i]) for i in _differentiable(node, grads)])
     for hook in tuple(node._rare.posthooks.values()):
         changed = hook(inputs, outputs)
         if changed is not None:

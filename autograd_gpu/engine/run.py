@@ -31,6 +31,8 @@ def run(task: GraphTask, roots):
     task.dependencies = count_dependencies([root[0] for root in roots])
     if task.captures is not None or task.only is not None:
         task.needed = find_needed(task)
+        if len(roots) == 1 and task.needed is not None and roots[0][0] not in task.needed:
+            task.ends.add(roots[0][0])       # its hooks run, as the gradient is there
     state.graph_task, state.enabled, state.depth = task, task.create_graph, depth + 1
     state.refresh()
     token = QUIET_VARIABLE.set(QUIET)

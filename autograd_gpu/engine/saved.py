@@ -50,7 +50,7 @@ class Packed:
         t = self.unpack(self.content)
         if not isinstance(t, Tensor):
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}")
-        if t._counter is self.counter and _writes_since(self.counter, saved_at):
+        if t._counter is self.counter and writes_since(self.counter, saved_at):
             raise _modified(node, what, self, self.counter, saved_at)
         if t._array.shape != self.shape:
             raise RuntimeError(f"the unpack hook gave a tensor of shape {t._array.shape} for one of shape {self.shape}")
@@ -100,7 +100,7 @@ def saved_input(node, name):
     counter = version(value)
     if value._node is None and counter.count - 1 in counter.detached and _had_history(node, name):
         raise _was_detached(node, name)
-    if _writes_since(counter, saved_at):
+    if writes_since(counter, saved_at):
         raise _modified(node, f"its saved input '{name}'", value._array, counter, saved_at)
     return value
 
@@ -115,7 +115,7 @@ def saved_result(node, name, nr):
         t = value.open(node, f"its result '{name}'", saved_at)
         return _with_history(t, node, nr)
     counter = getattr(node, "c_" + name)
-    if _writes_since(counter, saved_at):
+    if writes_since(counter, saved_at):
         raise _modified(node, f"its result '{name}'", value, counter, saved_at)
     return own_result(node, value, nr, counter)
 
@@ -150,7 +150,7 @@ def saved_aux(node, name):
     return value.open(node, f"its saved '{name}'", 0)._array if type(value) is Packed else value
 
 
-def _writes_since(counter: Version, saved_at):
+def writes_since(counter: Version, saved_at):
     """Whether the memory was written to after the count was saved; a detach_() step is not a write."""
     return counter.count - saved_at > sum(c >= saved_at for c in counter.detached)
 
@@ -165,6 +165,6 @@ def list_item(node, name, value, saved_at):
     if isinstance(value, Packed):
         return value.open(node, f"a tensor of its saved '{name}'", saved_at)
     counter = value._counter
-    if counter is not None and counter.count != saved_at and _writes_since(counter, saved_at):
+    if counter is not None and counter.count != saved_at and writes_since(counter, saved_at):
         raise _modified(node, f"a tensor of its saved '{name}'", value._array, counter, saved_at)
     return value

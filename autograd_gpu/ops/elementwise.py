@@ -86,6 +86,8 @@ sub.vjp(self=lambda grad: grad, other=lambda grad: -grad)
 @elementwise(node="SubBackward0", method=False, function=False)
 def sub_scaled(self, other, *, alpha: Number = 1):
     """self - alpha * other where alpha is not 1."""
+    if self.dtype.kind == "b":
+        raise RuntimeError("sub: Subtraction with a bool is not supported: use ^ (logical_xor) for two bools, or convert with .to()")
     alpha = _check_alpha("sub", alpha, self)
     return np.subtract(self, held(alpha, self) * other)
 

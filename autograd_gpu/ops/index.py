@@ -127,7 +127,8 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
     Raises: IndexError for an index out of range, RuntimeError for values of another dtype or a shape that does not fit.
     Reference: torch.index_put.
     """
-    if self.dtype != values.dtype:
+    filled = values.size == 1 and len(indices) == 1 and indices[0].dtype.kind == "b"       # as masked_fill
+    if self.dtype != values.dtype and not (filled and _dtype.can_cast(values.dtype, self.dtype)):
         raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for "
                            "the "
                            f"destination and {_dtype.of(values.dtype)} for the source.")
@@ -333,6 +334,7 @@ def setitem(input, key, value):
         value = wrap(_device.copy(run_apart(array.astype, dtype), input.device))
     elif value.device != input.device and not value.ndim:
         value = F.to(value, device=input.device)
+    filled = not value.ndim and part.ndim
     shape = tuple(value.shape)
     if shape[:1] == (1,) and (indices or shape != tuple(part.shape)):
         ones = 0
@@ -343,10 +345,10 @@ def setitem(input, key, value):
         _store(part, _key([t._array for t in indices], places) if indices else ..., value._array)
     elif indices:
         part.index_put_(indices, value, False, places=places)
-    elif not value.ndim:
+    elif filled:
         part.fill_(value)
     else:
-        part.copy_(value)
+        part.copy_(value if value.shape == part.shape else F.expand(value, part.shape))
 
 
 def _store(t, key, value):

@@ -19,6 +19,7 @@ from autograd_gpu.ops.op import Composite, Op
 from autograd_gpu.ops.views import overwritten, refresh, set_history, unwritable
 
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+_REAL_OF_COMPLEX = ("abs_", "absolute_")
 _REPEATABLE = ("fill_", "zero_")             # leave the same value whatever order elements that share memory are written in
 
 
@@ -91,6 +92,8 @@ def inplace(op):
 
     def function(input, *args, **kwargs):
         tracked = check_writable(input, title, (*args, *kwargs.values()))
+        if title in _REAL_OF_COMPLEX and input._array.dtype.kind == "c":
+            raise RuntimeError(f"{title}: In-place {op.name} is not supported for complex tensors: its result is real")
         if binary and not tracked and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
             return input
         source = _source(input, tracked and keeps)

@@ -9,7 +9,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import INFERENCE, Tensor, count_write, wrap
+from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -103,15 +103,18 @@ def view(self, size: Size):
 view.vjp(self=lambda grad, self_shape: F.reshape(grad, self_shape))
 
 
-@view_op(method=False, function=False)
-def view_dtype(self, dtype: DType):
-    """The same memory read as another dtype."""
-    dtype = _dtype.to_numpy(dtype)
+@composite(method=False, function=False)
+def view_dtype(input, dtype):
+    """The same memory read as another dtype; to autograd no view, but a tensor without history, whatever the dtype."""
+    array, dtype = input._array, _dtype.to_numpy(dtype)
     try:
-        return self.view(dtype)
+        made = wrap(array.view(dtype))
     except (ValueError, TypeError) as error:
-        raise RuntimeError(f"view: memory of dtype {_dtype.of(self.dtype)} and shape {self.shape} cannot be read as dtype "
+        raise RuntimeError(f"view: memory of dtype {_dtype.of(array.dtype)} and shape {array.shape} cannot be read as dtype "
                            f"{_dtype.of(dtype)}: {error}") from None
+    if made._counter is None:                # of inference mode it is an inference tensor
+        made._counter = version(input)
+    return made
 
 
 @view_op(node="ViewBackward0", method=False, function=False)
@@ -381,7 +384,9 @@ def T(input):
 
 @composite(method=False, function=False)
 def mT(input):
-    """The last two dimensions exchanged. Raises RuntimeError for fewer. Reference: torch.Tensor.mT."""
+    """The last two dimensions exchanged; of no dimensions itself. Raises RuntimeError for one. Reference: torch.Tensor.mT."""
+    if not input.ndim:
+        return input
     if input.ndim < 2:
         raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor.")
     return F.transpose(input, -2, -1)
@@ -398,7 +403,7 @@ def H(input):
 @composite(method=False, function=False)
 def mH(input):
     """The last two dimensions exchanged, the elements conjugated. Reference: torch.Tensor.mH."""
-    return F.adjoint(input)
+    return F.adjoint(input) if input.ndim else F.conj(input)
 
 
 @composite

@@ -13,7 +13,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu.base import INFERENCE, LINKS, Tensor, View, version, wrap
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
-from autograd_gpu.engine.saved import freed
+from autograd_gpu.engine.saved import freed, writes_since
 from autograd_gpu.ops.namespace import OPS
 
 
@@ -99,6 +99,20 @@ class AsStrided(_OfBase):
         numbers = like_base(zeros, self.shape, self.strides, xp.int64)
         numbers[...] = xp.arange(zeros.size).reshape(self.shape)
         return wrap(xp.zeros(zeros.size, self.dtype)), (wrap(replay(numbers, self.steps).reshape(-1)),)
+
+
+class Severed(Node):
+    """The history of a view whose base has none any more."""
+
+    __slots__ = ()
+    _arity = 3
+    _edge_list = ((None, 0),)
+    _title = "AsStridedBackward0"
+
+    def _apply(self, grad, keep):
+        return (None,)
+
+    _apply_tensors = _apply
 
 
 class CopySlices(_OfBase):
@@ -205,24 +219,34 @@ def overwritten(operands, label) -> Node:
     return node
 
 
-def refresh(t: Tensor) -> None:
-    """Bring a view's history up to date after writes through its base or another view."""
+def refresh(t: Tensor, asked=False) -> None:
+    """Bring a view's history up to date after writes through its base or another view. `asked`: also while nothing is recorded.
+
+    Raises: RuntimeError where the view has lost its history.
+    """
     view = t._view
-    count = version(t).count
+    counter = version(t)
+    count = counter.count
     if view.seen == count:
         return
+    if not writes_since(counter, view.seen):
+        view.seen = count
+        return
     base = view.base
-    if not base._requires:
+    if not base._requires and t._node is None:
         return
     reason = unwritable(view)
     if reason:
-        if not local.state.records():
-            return                           # read only: its history is not asked for
+        if not asked and not local.state.records():
+            return                           # its values are read, not its history
         raise RuntimeError(f"a view has lost its history, as its base or another view of its base has been modified inplace since: "
                            f"{reason}. Write to a clone(), or take the view again")
-    node = new_node(AsStrided, base.device)
-    node._set(base, view.steps)
-    node.n0, node.i0 = edge_of(base)
+    if base._requires:
+        node = new_node(AsStrided, base.device)
+        node._set(base, view.steps)
+        node.n0, node.i0 = edge_of(base)
+    else:                                    # its base was detached: what was written since has no history
+        node = new_node(Severed, base.device)
     _move_retained(t, node, 0)
     t._node, t._nr, t._requires = node, 0, True
     view.seen = count

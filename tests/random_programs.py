@@ -1,0 +1,606 @@
+"""Random programs, run step by step on PyTorch and on this package: python -m tests.random_programs --count 1000 --seed 0 --jobs 2.
+
+A program is a list of steps, lines of Python over a pool of tensors, each in some `with` blocks. The pool on PyTorch's side decides
+what is drawn next, so that most steps fit. After a step both sides are described and compared: what was raised, and all that a
+program can see of each tensor. The same seed gives the same program. One that differs is shrunk, by leaving steps out, and printed as
+a script.
+
+What is not compared, or accepted, and why; each rule stands at one place below, under its number:
+
+ 1. Strides: not promised. A program ends where view() fits those of one side only.
+ 2. Names of nodes that a backward with create_graph recorded: the graph of a gradient is that of the formula as it is written here.
+ 3. What pack hooks are given: what a node saves is its formula's business.
+ 4. PyTorch lets a hook that edits its gradient change other gradients that share the memory. Its hook edits a copy and returns that.
+ 5. Under hooks that pack a tensor as it is, PyTorch does not notice writes to it. Where this package raises for one, the program ends.
+ 6. Writes to memory that elements share: this package refuses all, PyTorch some. A program ends where only one of them refuses.
+ 7. Operands that overlap the written memory: PyTorch refuses or gives what the order of its loop gives. Such steps are not drawn.
+ 8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
+ 9. What a failed step left behind: where something changed on PyTorch's side that did not on this one, the program ends.
+10. _version is compared from where a tensor is first seen: some of PyTorch's operations and gradients begin at 1 or 2.
+11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write.
+12. NotImplementedError, which is a RuntimeError, and RuntimeError are one: PyTorch's own kernels differ in which they raise.
+13. A view made in no_grad leads nowhere: in PyTorch it has no node, here one that ignores what arrives.
+14. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
+15. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
+16. A step with two faults: a view's lost history beside arguments that do not fit. Either may be raised.
+17. take, masked_select, copysign, complex: PyTorch's nodes save what no gradient needs, and refuse a write to it. Not drawn.
+18. An internal error of PyTorch's in the backward of where(complex, real).
+19. requires_grad_() of a tensor that has views: PyTorch's record nodes that lead nowhere. It is not drawn.
+20. Programs in which PyTorch crashes, run alone.
+21. A node that was freed and that no gradient reaches, after a Function that returned None: PyTorch raises, here nothing is missed.
+"""
+from __future__ import annotations
+
+import argparse
+import copy
+import functools
+import multiprocessing.pool
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import autograd_gpu
+from tests.random_steps import Draw
+
+ROOT = Path(__file__).resolve().parents[1]
+TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4}
+
+
+class Step(NamedTuple):
+    """One line of a program; `blocks`, (number, text) of each `with` block around it; `look`: whether both sides are compared after it."""
+
+    text: str
+    blocks: tuple = ()
+    look: bool = True
+
+
+# ------------------------------------------------------------------------------------------------ what programs call by name
+
+def tools(torch):
+    """The names that steps use, for one of the two packages."""
+    seen = []                                # (label, gradients) of each call of a hook
+    ours = torch is autograd_gpu
+
+    def told(x):
+        if isinstance(x, tuple):
+            return [told(y) for y in x]
+        return x if x is None else (array_of(x).copy(), x.requires_grad)
+
+    def see(label):
+        """A hook that returns nothing, of a tensor or a node."""
+        return lambda *grads: seen.append((label, told(grads)))
+
+    def scale(label, k):
+        """A tensor's hook that returns a new gradient."""
+        return lambda g: (seen.append((label, told(g))), g * k)[1]
+
+    def edit(label, k):
+        """A tensor's hook that writes to the gradient it is given."""
+        def hook(g):
+            seen.append((label, told(g)))
+            if ours:
+                g.mul_(k)
+                return None
+            return g.clone().mul_(k)         # rule 4
+        return hook
+
+    def edit_grad(label):
+        """A hook after accumulation that writes to .grad."""
+        def hook(t):
+            seen.append((label, None if t.grad is None else told(t.grad)))
+            if t.grad is not None:
+                with torch.no_grad():
+                    t.grad.mul_(2)
+        return hook
+
+    def scale_inputs(label):
+        """A node's hook that returns other gradients of its inputs."""
+        return lambda ins, outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 2 for g in ins))[1]
+
+    def scale_outputs(label):
+        """A node's prehook that returns other gradients."""
+        return lambda outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 3 for g in outs))[1]
+
+    def weigh(*tensors):
+        """A scalar that each element has another share in."""
+        total = 0
+        for i, t in enumerate(tensors):
+            w = torch.arange(1, t.numel() + 1, dtype=torch.float64).reshape(t.shape) * 0.25 + i
+            product = (t * w).sum()
+            total = total + (product.real if product.is_complex() else product)
+        return total
+
+    def saving(how):
+        """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
+        pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
+
+    def grad(*args, **options):
+        """autograd.grad, as tensors that nobody else has."""
+        return tuple(None if g is None else g.clone() for g in torch.autograd.grad(*args, **options))      # rule 8
+
+    Function = torch.autograd.Function
+
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            return 2 * g * x.conj()
+
+    class Tanh(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.tanh()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            y, = ctx.saved_tensors
+            return g * (1 - y * y).conj()
+
+    class Dirty(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(3)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    class Flat(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape = x.shape
+            return x.view(-1)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.reshape(ctx.shape) * 2
+
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            count = (x * 0 + 1).detach()
+            ctx.mark_non_differentiable(count)
+            return x * y, count, x + 2 * y
+
+        @staticmethod
+        def backward(ctx, g, _, h):
+            x, y = ctx.saved_tensors
+            return (g * y.conj() + h).sum_to_size(x.shape), (g * x.conj() + 2 * h).sum_to_size(y.shape)
+
+    class Half(Function):
+        """Gives no zeros, and no gradient to its second input."""
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(False)
+            return x * 0.5, y.clone()
+
+        @staticmethod
+        def backward(ctx, g, h):
+            seen.append(("Half", told((g, h))))
+            return None if g is None else g * 0.5, None
+
+    made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
+    names = {getattr(f, "__name__", "seen"): f for f in made}
+    return dict(names, torch=torch, copy=copy)
+
+
+# ---------------------------------------------------------------------------------------------------------------- describing
+
+def array_of(t):
+    """A tensor's values; the memory, where that holds them as they are."""
+    if isinstance(t, autograd_gpu.Tensor):
+        return t._array
+    t = t.detach()
+    return t.resolve_conj().resolve_neg().numpy()
+
+
+def looks(side, t):
+    """(what, how to see it), for all that a program can see of a tensor."""
+    yield "values", lambda: array_of(t)
+    yield "dtype", lambda: str(t.dtype).rpartition(".")[2]
+    for what in ("requires_grad", "is_leaf", "output_nr"):
+        yield what, functools.partial(getattr, t, what)
+    yield "retains_grad", lambda: not t.is_leaf and t.retains_grad
+    yield "_version", lambda: t._version - side.versions.setdefault(id(t), (t, t._version))[1]     # rule 10
+    yield "_is_view", lambda: t._is_view()
+    yield "is_inference", lambda: t.is_inference()
+    yield "_base", lambda: side.base(t)
+    yield "grad_fn", lambda: side.graph(t, t.grad_fn)
+    yield "grad", lambda: None if t.grad is None else (array_of(t.grad), t.grad.requires_grad and t.numel() > 0)
+
+
+class Side:
+    """One of the two packages, running a program."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.names = tools(torch)
+        self.known = set(self.names)
+        self.entered = []                    # ((number, text), context manager)
+        self.versions = {}                   # id of a tensor: (the tensor, its version when it was first seen)
+        self.recorded = []                   # (first, last) sequence numbers of what backwards with create_graph recorded
+
+    def run(self, step, code):
+        """What a step raised, or None."""
+        try:
+            self.move_to(step.blocks)
+            graph = "create_graph=True" in step.text
+            before = self.now() if graph else 0
+            try:
+                exec(code, self.names)
+            finally:
+                if graph:
+                    self.recorded.append((before, self.now()))
+        except Exception as error:           # its type is compared
+            return error
+        return None
+
+    def now(self):
+        """The number of the next node."""
+        with self.torch.inference_mode(False), self.torch.enable_grad():
+            return (self.torch.ones(1, requires_grad=True) * 1).grad_fn._sequence_nr()
+
+    def move_to(self, blocks):
+        """Leave and enter `with` blocks."""
+        common = 0
+        while common < min(len(blocks), len(self.entered)) and blocks[common] == self.entered[common][0]:
+            common += 1
+        while len(self.entered) > common:
+            self.entered.pop()[1].__exit__(None, None, None)
+        for block in blocks[common:]:
+            manager = eval(block[1], self.names)
+            manager.__enter__()
+            self.entered.append((block, manager))
+
+    def close(self):
+        """Leave all blocks."""
+        self.move_to(())
+        self.torch.set_grad_enabled(True)
+
+    def pool(self):
+        """The program's own names."""
+        return {name: value for name, value in self.names.items() if name not in self.known and name != "__builtins__"}
+
+    def tensors(self):
+        return [t for t in self.pool().values() if isinstance(t, self.torch.Tensor)]
+
+    def base(self, t):
+        """The names of a view's base; its shape if it has none."""
+        base = t._base
+        if base is None:
+            return None
+        return [name for name, value in self.pool().items() if value is base] or tuple(base.shape)
+
+    def graph(self, t, node):
+        """Names of a tensor's node and of those that follow it."""
+        if node is None or t._base is not None and t._base.dtype != t.dtype:     # rule 11
+            return node is None
+        return self.title(node), [self.title(n) for n, _ in node.next_functions]
+
+    def title(self, node):
+        if node is None:
+            return None
+        if getattr(node, "variable", None) is not None and node.variable._is_view() and node.variable._base.requires_grad:     # rule 13
+            return None
+        number = node._sequence_nr()
+        if any(first <= number <= last for first, last in self.recorded):         # rule 2
+            return "?"
+        return node.name().replace("ViewAsReal", "AsStrided")                     # rule 11
+
+    def describe(self):
+        """All that can be seen: {(name, what): value}."""
+        found = {("seen", ""): self.names["seen"]}
+        for name, value in self.pool().items():
+            if not isinstance(value, self.torch.Tensor):
+                if isinstance(value, (tuple, list, int, float, bool, type(None))):
+                    found[name, "itself"] = value
+                continue
+            for what, look in looks(self, value):
+                try:
+                    found[name, what] = look()
+                except Exception as error:
+                    found[name, what] = type(error).__name__
+        return found
+
+
+def same(a, b, dtype=None):
+    """Whether two descriptions agree, in the precision of a dtype, by default of each array's own."""
+    if type(a) is np.ndarray:
+        if type(b) is not np.ndarray or a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if a.size == 0 or (a == b).all():
+            return True
+        tolerance = TOLERANCE.get(a.dtype.name if dtype is None or a.dtype.kind not in "fc" else dtype)
+        if tolerance is None:
+            return False
+        finite = np.isfinite(a)
+        if (finite != np.isfinite(b)).any():
+            return False
+        if not finite.all() and not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+            return False
+        x, y = a[finite], b[finite]
+        return x.size == 0 or bool(abs(x - y).max() <= tolerance * max(1, abs(x).max()))
+    if type(a) in (tuple, list):
+        return type(b) in (tuple, list) and len(a) == len(b) and all(same(x, y, dtype) for x, y in zip(a, b, strict=True))
+    return a == b or isinstance(a, float) and isinstance(b, float) and same(np.array(a), np.array(b), dtype)
+
+
+class Difference(NamedTuple):
+    """Where two runs part: after which step, in what, and what each side shows."""
+
+    at: int
+    what: str
+    theirs: object
+    ours: object
+
+
+def compare(at, theirs, ours, dtype=None):
+    """The first difference between two descriptions."""
+    wrong = [k for k in theirs.keys() | ours.keys() if k not in theirs or k not in ours or not same(theirs[k], ours[k], dtype)]
+    if not wrong:
+        return None
+    key = min(wrong)
+    return Difference(at, ".".join(key), theirs.get(key, "no such name"), ours.get(key, "no such name"))
+
+
+# ------------------------------------------------------------------------------------------------------------------ running
+
+class Accepted(Exception):
+    """A difference that a rule allows: the program ends here."""
+
+
+def judge_errors(at, steps, theirs, ours):
+    """The difference in what the last of the steps raised. Raises Accepted where a rule allows it."""
+    if type(theirs) is type(ours) or {type(theirs), type(ours)} == {NotImplementedError, RuntimeError}:           # rule 12
+        return None
+    packed = any("'same'" in text for s in steps for _, text in s.blocks)
+    if packed and theirs is None and "modified by an inplace" in str(ours):
+        raise Accepted("5")
+    if None not in (theirs, ours) and str(theirs).startswith(("A view was created", "Output ")):
+        raise Accepted("16")
+    if ours is None and "a second time" in str(theirs) and any("Half" in s.text for s in steps):
+        raise Accepted("21")
+    if "Expected isFloatingType" in str(theirs):
+        raise Accepted("18")
+    if any("view size" in str(e) for e in (theirs, ours)):
+        raise Accepted("1")
+    if any("single memory location" in str(e) for e in (theirs, ours)):
+        raise Accepted("6")
+    return Difference(at, "raises", repr(theirs)[:300], repr(ours)[:300])
+
+
+class Run:
+    """A program on both sides, a step at a time."""
+
+    def __init__(self, oracle):
+        self.sides = Side(oracle), Side(autograd_gpu)
+        self.steps = []
+        self.dtype = None                    # float32 once it occurs: what is computed from it is no more precise
+
+    def take(self, step):
+        """Run a step; the difference that shows after it, or None. Raises Accepted."""
+        at, code = len(self.steps), compile(step.text, "<step>", "exec")
+        self.steps.append(step)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs, ours = (side.run(step, code) for side in self.sides)
+            if any(t._array.dtype in (np.float32, np.complex64) for t in self.sides[1].tensors()):
+                self.dtype = "float32"
+            if any(t.requires_grad and t.is_inference() for t in self.sides[1].tensors()):
+                raise Accepted("14")
+            found = judge_errors(at, self.steps, theirs, ours)
+            if found is None and (step.look or theirs is not None):
+                found = compare(at, *(side.describe() for side in self.sides), self.dtype)
+                if found is not None and theirs is not None and self.unchanged(step):
+                    raise Accepted("9")
+        return found
+
+    def unchanged(self, failed):
+        """Whether a failed step left what differs as it was on this package's side."""
+        theirs, now = (side.describe() for side in self.sides)
+        self.sides[1].close()                # the run ends here; its modes are the thread's
+        again = Side(autograd_gpu)
+        try:
+            for step in self.steps[:-1]:
+                again.run(step, compile(step.text, "<step>", "exec"))
+                if step.look:
+                    again.describe()
+            again.move_to(failed.blocks)
+            before = again.describe()
+            return before.keys() == now.keys() == theirs.keys() and all(
+                same(before[k], now[k]) or same(theirs[k], now[k], self.dtype) for k in before)
+        finally:
+            again.close()
+
+    def close(self):
+        for side in self.sides:
+            side.close()
+
+
+def replay(oracle, steps):
+    """The first difference of a program, or None."""
+    run = Run(oracle)
+    try:
+        for i, step in enumerate(steps):
+            found = run.take(step._replace(look=True) if i == len(steps) - 1 else step)
+            if found is not None:
+                return found
+    except Accepted:
+        return None
+    finally:
+        run.close()
+    return None
+
+
+def kind(difference):
+    """What a difference is about, whatever the names."""
+    what = difference.what.rpartition(".")[2]
+    if what == "raises":
+        return what, difference.theirs.partition("(")[0], difference.ours.partition("(")[0]
+    return what
+
+
+def shrink(oracle, steps, difference):
+    """The steps that are needed for a difference of the same kind, and that difference."""
+    wanted = kind(difference)
+    steps = steps[:difference.at + 1]
+
+    def attempt(candidate):
+        nonlocal steps, difference
+        found = replay(oracle, candidate)
+        if found is not None and kind(found) == wanted:
+            steps, difference = candidate[:found.at + 1], found
+            return True
+        return False
+
+    changed = True
+    while changed:
+        changed = False
+        size = max(1, len(steps) // 3)
+        while size:
+            i = len(steps) - size
+            while i >= 0:
+                if i + size <= len(steps) and attempt(steps[:i] + steps[i + size:]):
+                    changed = True
+                i -= size
+            size //= 2
+        for block in {b for s in steps for b in s.blocks}:
+            changed |= attempt([s._replace(blocks=tuple(b for b in s.blocks if b != block)) for s in steps])
+        quiet = [s._replace(look=False) for s in steps]
+        if quiet != steps:
+            attempt(quiet)
+    return steps, difference
+
+
+def script(oracle, steps, difference):
+    """A program as a script that shows its difference."""
+    sides = Side(oracle), Side(autograd_gpu)
+    lines, open_blocks = ["import contextlib, sys, torch  # or: import autograd_gpu as torch",
+                          "from tests.random_programs import tools", "globals().update(tools(torch))"], ()
+    for step in steps:
+        code = compile(step.text, "<step>", "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            raised = [side.run(step, code) for side in sides]
+        common = 0
+        while common < min(len(open_blocks), len(step.blocks)) and open_blocks[common] == step.blocks[common]:
+            common += 1
+        lines += ["    " * i + f"with {step.blocks[i][1]}:" for i in range(common, len(step.blocks))]
+        open_blocks = step.blocks
+        text = step.text if raised == [None, None] else f"with contextlib.suppress(Exception): {step.text}"
+        lines.append("    " * len(open_blocks) + text + ("  # looked at" if step.look else ""))
+    for side in sides:
+        side.close()
+    return "\n".join([*lines, f"# {difference.what}", f"#   PyTorch:      {difference.theirs!r}", f"#   autograd_gpu: {difference.ours!r}"])
+
+
+def program(oracle, seed, length=25):
+    """The program of a seed. To draw it takes a run of its own, as looking at a tensor may change its history."""
+    side = Side(oracle)
+    draw = Draw(seed, side.names)
+    steps = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(length):
+            step = Step(*draw.step())
+            steps.append(step)
+            side.run(step, compile(step.text, "<step>", "exec"))
+        side.close()
+    return steps
+
+
+def check(oracle, seed, length):
+    """A program of a seed as a script that shows its difference, shrunk; None if it shows none."""
+    steps = program(oracle, seed, length)
+    found = replay(oracle, steps)
+    if found is None:
+        return None
+    steps, found = shrink(oracle, steps, found)
+    return f"# seed {seed}\n{script(oracle, steps, found)}\n"
+
+
+# ---------------------------------------------------------------------------------------------------------------- many of them
+
+def work(how, seeds, length):
+    """What a process of its own does: it names each seed, then says what differs. `how`: "check", or "draw" to run PyTorch alone."""
+    import torch  # noqa: PLC0415 - the oracle, which only such a process loads
+    torch.set_num_threads(1)
+    for seed in seeds:
+        print(f"@{seed}", flush=True)
+        found = program(torch, seed, length) and None if how == "draw" else check(torch, seed, length)
+        if found:
+            print(found, flush=True)
+
+
+def in_process(how, seeds, length):
+    """(its exit status, the last seed it began, what differed) of a process that does the work."""
+    options = {"--work": how, "--seed": seeds.start, "--count": len(seeds), "--length": length}
+    command = [sys.executable, "-m", "tests.random_programs", *(str(x) for pair in options.items() for x in pair)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    lines = done.stdout.splitlines()
+    begun = [int(line[1:]) for line in lines if line[:1] == "@"]
+    if done.returncode > 0 or not begun:
+        raise RuntimeError(done.stderr)
+    return done.returncode, begun[-1], "\n".join(line for line in lines if line[:1] != "@")
+
+
+def check_all(seeds, length=25):
+    """What differs in the programs of some seeds, run in processes of their own, since PyTorch crashes in a few of them."""
+    found = []
+    while seeds:
+        status, last, text = in_process("check", seeds, length)
+        found.append(text)
+        seeds = seeds[seeds.index(last) + 1:]
+        if status and not in_process("draw", range(last, last + 1), length)[0]:          # rule 20
+            found.append(f"# seed {last}: the process ended with status {status}\n")
+    return "\n".join(text for text in found if text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--length", type=int, default=25)
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.count)
+    if options.work:
+        return work(options.work, seeds, options.length)
+    started, failures = time.time(), 0
+    parts = [seeds[i:i + 100] for i in range(0, len(seeds), 100)]
+    with multiprocessing.pool.ThreadPool(options.jobs) as pool:
+        for found in pool.imap(functools.partial(check_all, length=options.length), parts):
+            if found:
+                failures += found.count("# seed ")
+                print(found, flush=True)
+    print(f"{options.count} programs from seed {options.seed}, {failures} differ, {time.time() - started:.0f} s")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

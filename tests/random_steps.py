@@ -1,0 +1,282 @@
+"""Draws the steps of a random program, one at a time, to fit the tensors that there are on PyTorch's side (see random_programs.py)."""
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+SHAPES = [(), (1,), (3,), (3,), (4,), (2, 3), (2, 3), (3, 2), (2, 1), (1, 3), (3, 3), (2, 3, 2), (0,), (2, 0)]
+LARGE = 1e4                                  # values past this, infinite and NaN are rarely used further: they say little
+
+UNARY = {
+    "f": ["{a}.sin()", "{a}.cos()", "{a}.tanh()", "{a}.sigmoid()", "({a} * 0.5).exp()", "-{a}", "{a} * 0.5", "{a} + 1", "1 - {a}",
+          "2 / ({a} * {a} + 2)", "{a} ** 2", "{a}.abs()", "{a}.relu()", "{a}.clamp(-1, 1)", "{a}.clamp(min=0.2)", "{a}.clone()",
+          "{a}.square()", "torch.where({a} > 0, {a}, {a} * 3)", "{a}.to(torch.float32)", "{a}.double()", "({a} * {a} + 1).log()",
+          "({a} * {a} + 1).sqrt()", "{a}.softmax(-1)", "{a}.cumsum(0)", "{a}.floor()", "{a} > 0", "{a}.sign()", "{a}.flip(0)",
+          "{a}.log_softmax(0)", "{a}.masked_fill({a} > 0.3, 2.0)", "{a} * (1 + 2j)", "{a}.exp().log1p()", "{a}.roll(1)", "{a}.tril()",
+          "{a}.neg()", "{a} / 4", "{a}.pow(3)", "2 ** {a}", "{a}.type(torch.float64)", "{a}.contiguous()", "torch.zeros_like({a})",
+          "torch.ones_like({a}, requires_grad=True)", "{a}.lerp({a} * 2, 0.5)", "{a}.erf()", "torch.nn.functional.softplus({a})",
+          "torch.nn.functional.silu({a})", "{a}.repeat(2) * 1", "{a}.data", "{a}.round()"],
+    "c": ["{a}.conj() * 1", "{a}.real", "{a}.imag", "{a}.abs()", "{a} * 2", "{a} * (1 + 2j)", "{a} ** 2", "{a}.sin()", "{a}.tanh()",
+          "({a} * 0.5).exp()", "-{a}", "{a}.clone()", "{a} * {a}.conj()", "torch.view_as_real({a})", "{a}.reciprocal()", "{a}.angle()",
+          "1 / ({a} * {a}.conj() + 1)", "{a}.sgn()", "{a}.resolve_conj()", "{a}.mean()"],
+    "i": ["{a} + 1", "{a} * 2", "-{a}", "{a}.abs()", "{a}.double()", "{a} * 0.5", "{a} % 2", "{a} // 2", "{a} > 1", "{a}.clamp(0, 3)",
+          "{a}.sin()", "{a}.float()", "{a}.sum()", "{a}.cumsum(0)", "{a} / 2"],
+    "b": ["~{a}", "{a}.double()", "{a}.long()", "{a}.sum()", "{a}.any()", "{a}.all()", "{a} * 2", "{a} & True", "{a}.sin()", "-{a}"],
+}
+BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} * {b}", "torch.maximum({a}, {b})",
+          "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=3)",
+          "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
+          "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
+REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
+          "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
+          "{a}.amin()", "{a}.norm(dim={d})", "{a}.cumprod({d})", "{a}.nansum()", "{a}.any()"]
+VIEW = ["{a}.view(-1)", "{a}.reshape(-1)", "{a}.t()", "{a}.transpose(0, -1)", "{a}.unsqueeze(0)", "{a}.unsqueeze(-1)", "{a}.squeeze()",
+        "{a}.squeeze(0)", "{a}.select(0, {i})", "{a}.select(-1, -1)", "{a}.narrow(0, {i}, 1)", "{a}.expand(2, *{a}.shape)",
+        "{a}.diagonal()", "{a}.unfold(0, 2, 1)", "{a}.detach()", "{a}[:]", "{a}[::2]", "{a}[..., 1:]", "{a}[{i}]", "{a}[{i}:]",
+        "{a}[None]", "{a}[..., 0]", "{a}.flatten()", "{a}.movedim(0, -1)", "{a}.T", "{a}.mT", "{a}.swapaxes(0, 1)",
+        "{a}.permute(tuple(reversed(range({a}.ndim))))", "{a}.view({a}.shape)", "{a}.view_as({a})", "{a}.expand_as({a})",
+        "{a}.reshape({a}.shape)", "{a}.expand({a}.shape)", "{a}[...]", "{a}[:, None]", "{a}[1:][:1]", "{a}.view(3, -1)",
+        "{a}.view(-1, 2)", "{a}.reshape(-1, 2)", "{a}.diagonal(1)", "{a}.unbind()[0]", "{a}.split(1)[-1]", "{a}.real", "{a}.positive()",
+        "{a}.broadcast_to((2, *{a}.shape))", "{a}.view({a}.dtype)", "{a}.narrow(-1, 0, 1)"]
+VIEWS = ["{n}, {m} = {a}.split(1)[:2]", "{n}, {m} = {a}.unbind(0)[:2]", "{n}, {m} = {a}.chunk(2)", "{n}, {m} = {a}.unbind(-1)[-2:]",
+         "{n}, {m} = {a}.max({d})", "{n}, {m} = {a}.min({d})", "{n}, {m} = {a}.tensor_split(2)", "{n}, {m} = {a}.split([1, 1])",
+         "{n}, {m} = {a}.aminmax()", "{n}, {m} = {a}[:2]"]
+INDEX = ["{a}[[0, {i}, 0]]", "{a}[torch.tensor([{i}, 0])]", "{a}[..., [0, 0]]", "{a}[{a} > 0]", "{a}[:, [{i}, 0]]",
+         "{a}[torch.tensor(0)]", "{a}[[0], [0]]", "{a}.index_select(0, torch.tensor([0, {i}]))",
+         "{a}.gather(0, torch.zeros_like({a}, dtype=torch.int64))", "{a}[{a}.sum(-1) > 0]", "{a}[[True, False]]", "{a}[None, [0, {i}]]",
+         "{a}[0, ..., [0]]", "{a}[7]", "{a}[torch.tensor([[0, {i}]])]", "{a}[[0, {i}], :1]",
+         "{a}.index_add(0, torch.tensor([0, 0]), torch.ones_like({a})[[0, 0]])",
+         "{a}.scatter_add(0, torch.zeros_like({a}, dtype=torch.int64), {a} * 2)", "{a}.index_fill(0, torch.tensor([0]), 2.0)"]
+WRITE = ["{a} += 1", "{a} *= 2", "{a} -= 0.5", "{a} /= 2", "{a}.add_(1)", "{a}.mul_(0.5)", "{a}.sigmoid_()", "{a}.tanh_()", "{a}.sin_()",
+         "{a}.zero_()", "{a}.fill_(0.5)", "{a}.clamp_(-0.5, 0.5)", "{a}.masked_fill_({a} > 0, 0.25)", "{a}.neg_()", "{a}.exp_()",
+         "{a}.relu_()", "{a}.square_()", "{a}.pow_(2)", "{a}[0] = 0.5", "{a}[..., 0] = 1", "{a}[{a} > 0] = 0.5", "{a}[0] *= 2",
+         "{a}[1:] += 1", "{a}.cos_()", "{a}.requires_grad_()", "{a}.floor_()", "{a}.sqrt_()", "{a}.data.mul_(2)", "{a}.detach().add_(1)",
+         "{a}[{i}].zero_()", "{a}.data.fill_(0.5)", "{a}.tril_()", "{a}[:] = 2", "{a}.erf_()", "{a}.clamp_(min=0)", "{a}.round_()",
+         "{a}.gt_(0)", "{a}.reciprocal_()", "{a}.diagonal().fill_(1)", "{a}[[0, {i}]] = 0.75",
+         "{a}.index_fill_(0, torch.tensor([0]), 2.0)", "{a}.abs_()", "{a}.cumsum_(0)"]
+WRITE_FROM = ["{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mul_({b})", "{a}.copy_({b})", "{a}.copy_({b})",
+              "{a}.sub_({b})", "{a}[:1] = {b}", "{a}[0] = {b}", "{a}[...] = {b}", "{a}.masked_fill_({a} > 0, {b}.sum())",
+              "{a}[{a} > 0] = {b}.sum()", "{a}.addcmul_({a}.clone(), {b}, value=2)", "{a}.fill_({b}.sum())", "{a}[..., -1:] = {b}",
+              "{a}.lerp_({b}, 0.5)", "{a}.div_({b} * {b} + 1)", "{a}[{a} > 0] *= 2", "{a}.abs_()", "{a}[0].copy_({b})",
+              "{a}.t().add_({b})", "{a}.index_add_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())", "{a}[[0, 1]] = {b}",
+              "{a}.masked_scatter_({a} > 0, {b})", "{a}.index_copy_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())",
+              "{a}.scatter_(0, torch.zeros_like({a}[:1], dtype=torch.int64), {b}.expand_as({a})[:1])", "{a}.data.copy_({b})",
+              "{a}.data = {b}.detach().expand_as({a}).clone()", "{a}.atan2_({b} * {b} + 1)"]
+FLAGS = ["{a}.detach_()", "{a}.requires_grad_()", "{a}.requires_grad_(False)", "{a}.requires_grad = True", "{a}.retain_grad()",
+         "{a}.retain_grad()", "{a}.retain_grad()", "{a}.grad = None", "{a}.grad = torch.ones_like({a}).detach()", "{a}.grad.zero_()",
+         "{n} = {a}.grad", "{a}.grad += 1", "{n} = copy.deepcopy({a})", "{n} = {a}.detach().clone().requires_grad_()", "{n} = {a}.data",
+         "{n} = {a}.detach().requires_grad_()", "{n} = {a}", "del {a}", "{n} = torch.empty_like({a}).copy_({a})", "{n} = {a}.tolist()",
+         "{n} = {a}.new_zeros({a}.shape)", "{n} = [x for x in {a}][0]", "{n} = {a}.grad.detach()", "{n} = {a}._base",
+         "{n} = torch.zeros({a}.shape, dtype=torch.float64).copy_({a})", "{a} = {a} * 1", "{a} = {a}.clone()", "{a} = {a}.detach()"]
+HOOKS = ["{h} = {a}.register_hook(see('{h}'))", "{h} = {a}.register_hook(scale('{h}', 2))", "{h} = {a}.register_hook(edit('{h}', 3))",
+         "{h} = {a}.register_post_accumulate_grad_hook(see('{h}'))", "{h} = {a}.register_post_accumulate_grad_hook(edit_grad('{h}'))",
+         "{h} = {a}.grad_fn.register_hook(see('{h}'))", "{h} = {a}.grad_fn.register_prehook(see('{h}'))",
+         "{h} = {a}.grad_fn.register_prehook(scale_outputs('{h}'))", "{h} = {a}.grad_fn.register_hook(scale_inputs('{h}'))",
+         "{h} = {a}.grad_fn.next_functions[0][0].register_hook(see('{h}'))", "{h} = {a}.register_hook(lambda g: g.sum())",
+         "{h} = {a}.register_hook(see('{h}'))"]
+FUNCTIONS = ["{n} = Square.apply({a})", "{n} = Tanh.apply({a})", "{n} = Dirty.apply({a})", "{n} = Same.apply({a})",
+             "{n} = Flat.apply({a})", "{n}, {m}, {o} = Two.apply({a}, {b})", "{n}, {m} = Half.apply({a}, {b})", "Dirty.apply({a})",
+             "{n} = Dirty.apply({a}.view(-1))"]
+BLOCKS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)",
+          "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')"]
+BACKWARD = ["weigh({a}).backward()", "weigh({a}).backward()", "weigh({a}, {b}).backward()", "{a}.sum().backward()", "{a}.backward()",
+            "weigh({a}).backward(retain_graph=True)", "{a}.backward(torch.ones_like({a}))", "weigh({a}).backward(inputs=[{b}])",
+            "weigh({a}).backward(inputs=[{b}, {a}], retain_graph=True)", "torch.autograd.backward([weigh({a}), weigh({b})])",
+            "weigh({a}).backward(create_graph=True)", "torch.autograd.backward([{a}, {b}], [torch.ones_like({a}), torch.ones_like({b})])",
+            "{a}.backward(torch.ones_like({a}), retain_graph=True)",
+            "torch.autograd.backward([{a}.sum(), weigh({b})], retain_graph=True)",
+            "{a}.mean().backward(torch.tensor(2.0, dtype={a}.dtype))"]
+GRAD = ["{g} = grad(weigh({a}), {b}, {options})[0]", "{g} = grad(weigh({a}), {b}, {options})[0]",
+        "{g}, {k} = grad(weigh({a}), [{b}, {c}], {options})", "{g}, {k} = grad([weigh({a}), weigh({b})], [{b}, {c}], {options})",
+        "{g} = grad({a}, {b}, torch.ones_like({a}), {options})[0]"]
+OPTIONS = ["", "allow_unused=True", "allow_unused=True", "materialize_grads=True", "create_graph=True, allow_unused=True",
+           "create_graph=True, allow_unused=True", "create_graph=True", "retain_graph=True", "retain_graph=True, allow_unused=True",
+           "create_graph=True, materialize_grads=True", "create_graph=True, retain_graph=False, allow_unused=True"]
+
+
+class Draw:
+    """The generator of one program, reproducible from its seed."""
+
+    def __init__(self, seed, names):
+        self.rng = random.Random(seed)
+        self.names = names                   # what the program can name on PyTorch's side
+        self.torch = names["torch"]
+        self.count = 0
+        self.blocks = ()
+        self.blocks_made = 0
+        self.tamed = []                      # names of tensors whose values say something
+        self.always_look = self.rng.random() < 0.7
+        self.features = {name: self.rng.choice([0, 1, 1, 2]) for name in ("write", "hook", "block", "double", "complex", "other",
+                                                                             "float32")}
+
+    def new(self, letter="t"):
+        """A name not used as yet."""
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def tensors(self):
+        """The names of the program's tensors, oldest first."""
+        return [n for n, t in self.names.items() if isinstance(t, self.torch.Tensor)]
+
+    def tame(self, t):
+        """Whether a tensor's values say something."""
+        with self.torch.no_grad():
+            values = t.detach().abs() if t.dtype != self.torch.bool else t
+            return t.numel() <= 40 and (t.numel() == 0 or bool((values < LARGE).all()))
+
+    def pick(self, fits=lambda t: True):
+        """A tensor's name, of the newer ones more often."""
+        def does(name):
+            try:
+                return fits(self.names[name])
+            except RuntimeError:             # a view without a history: even is_leaf raises
+                return False
+        found = [n for n in self.tamed if does(n)] or self.tamed
+        if not found:
+            return "missing"
+        return self.rng.choice(found[-5:] if self.rng.random() < 0.6 else found)
+
+    def floating(self, t):
+        return t.is_floating_point() or t.is_complex()
+
+    def partner(self, a):
+        """A tensor that a can be combined with."""
+        shape, rng = self.names[a].shape if a in self.names else (), self.rng
+
+        def fits(t):
+            return self.floating(t) and all(n == m or 1 in (n, m) for n, m in zip(reversed(t.shape), reversed(shape), strict=False))
+        return self.pick(fits if rng.random() < 0.9 else self.floating)
+
+    def kind(self, name):
+        """The key of UNARY for a tensor."""
+        dtype = self.names[name].dtype if name in self.names else self.torch.float64
+        return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "b" if dtype == self.torch.bool else "i"
+
+    def fill(self, template, a, b=""):
+        """A template with its names filled in."""
+        t = self.names.get(a)
+        ndim = t.ndim if t is not None else 0
+        if t is not None and not t.numel() and "[0" in template:
+            return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty
+        if t is not None and t.is_inference() and ("detach" in template or ".data" in template):
+            return self.leaf().partition(" = ")[2]               # rule 14
+        return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
+                               g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
+                               i=self.rng.randrange(2), options=self.rng.choice(OPTIONS))
+
+    # ------------------------------------------------------------------------------------------------------- kinds of steps
+
+    def leaf(self):
+        rng, shape = self.rng, self.rng.choice(SHAPES)
+        r = rng.random()
+        dtype = ("float32" if r < 0.08 * self.features["float32"] else "complex128" if r < 0.15 * self.features["complex"] else
+                 rng.choice(["int64", "bool"]) if r > 1 - 0.06 * self.features["other"] else "float64")
+
+        def values(shape):
+            if shape:
+                return [values(shape[1:]) for _ in range(shape[0])]
+            if dtype == "bool":
+                return rng.random() < 0.5
+            if dtype == "int64":
+                return rng.randrange(-3, 5)
+            x = rng.randrange(-160, 161) / 64 or 0.5
+            return complex(x, rng.randrange(-160, 161) / 64) if dtype == "complex128" else x
+        flag = ", requires_grad=True" if dtype not in ("int64", "bool") and rng.random() < 0.75 else ""
+        return f"{self.new()} = torch.tensor({values(shape)}, dtype=torch.{dtype}{flag})"
+
+    def unary(self):
+        a = self.pick()
+        return f"{self.new()} = " + self.fill(self.rng.choice(UNARY[self.kind(a)]), a)
+
+    def binary(self):
+        a = self.pick(self.floating)
+        return f"{self.new()} = " + self.fill(self.rng.choice(BINARY), a, self.partner(a))
+
+    def reduce(self):
+        return f"{self.new()} = " + self.fill(self.rng.choice(REDUCE), self.pick())
+
+    def view(self):
+        return f"{self.new()} = " + self.fill(self.rng.choice(VIEW), self.pick())
+
+    def views(self):
+        return self.fill(self.rng.choice(VIEWS), self.pick(lambda t: t.ndim > 0))
+
+    def index(self):
+        return f"{self.new()} = " + self.fill(self.rng.choice(INDEX), self.pick(lambda t: t.ndim > 0 and t.numel() > 0))
+
+    def matmul(self):
+        a = self.pick(lambda t: self.floating(t) and t.ndim > 0)
+        size = self.names[a].shape[-1:] if a in self.names else ()
+        b = self.pick(lambda t: self.floating(t) and 0 < t.ndim and t.shape[-2:][:1] == size)
+        return f"{self.new()} = " + self.fill(self.rng.choice(["{a} @ {b}", "{a}.matmul({b})", "{a}.t() @ {a}", "{a} @ {a}.mT"]), a, b)
+
+    def folded(self, t):
+        """Whether elements share memory other than by expand: rule 6."""
+        places = {sum(i * s for i, s in zip(at, t.stride(), strict=True))
+                  for at in itertools.product(*(range(n if s else 1) for n, s in zip(t.shape, t.stride(), strict=True)))}
+        return len(places) < math.prod(n for n, s in zip(t.shape, t.stride(), strict=True) if s)
+
+    def write(self):
+        a = self.pick(lambda t: (not t.is_leaf or not t.requires_grad or self.rng.random() < 0.15) and not self.folded(t))
+        if a not in self.names:
+            return self.leaf()
+        if not self.floating(self.names[a]):
+            return self.fill(self.rng.choice([w for w in WRITE if "abs_" not in w and "cumsum_" not in w]), a)
+        if self.rng.random() < 0.5:
+            return self.fill(self.rng.choice(WRITE), a)
+        b = self.partner(a)
+        if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
+            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else WRITE), a, b)         # rule 7
+        return self.fill(self.rng.choice(WRITE_FROM), a, b)
+
+    def flag(self):
+        a = self.pick()
+        template = self.rng.choice(FLAGS)
+        changes = "requires_grad" in template or "detach_" in template and self.kind(a) == "f" and self.names[a].is_leaf
+        if changes and any(self.names[n]._base is self.names.get(a) for n in self.tensors()):
+            return f"del {a}"                # rule 19
+        return self.fill(template, a)
+
+    def hook(self):
+        if self.rng.random() < 0.15:
+            handles = [n for n in self.names if n[:1] == "h" and n[1:].isdigit()]
+            if handles:
+                return f"{self.rng.choice(handles)}.remove()"
+        return self.fill(self.rng.choice(HOOKS), self.pick(lambda t: t.requires_grad))
+
+    def function(self):
+        a = self.pick(lambda t: self.floating(t) and not self.folded(t))
+        return self.fill(self.rng.choice(FUNCTIONS), a, self.partner(a))
+
+    def differentiable(self, t):
+        return t.requires_grad and (t.grad_fn is not None or self.rng.random() < 0.1)
+
+    def backward(self):
+        a = self.pick(self.differentiable)
+        return self.fill(self.rng.choice(BACKWARD), a, self.pick(lambda t: t.requires_grad))
+
+    def grad(self):
+        a = self.pick(self.differentiable)
+        return self.fill(self.rng.choice(GRAD), a, self.pick(lambda t: t.requires_grad))
+
+    # --------------------------------------------------------------------------------------------------------------- a step
+
+    def step(self):
+        """(text, blocks, whether to look) of the next step."""
+        rng, f = self.rng, self.features
+        self.tamed = [n for n in self.tensors() if self.tame(self.names[n])]
+        if self.blocks and rng.random() < 0.3:
+            self.blocks = self.blocks[:-1]
+        elif f["block"] and len(self.blocks) < 2 and rng.random() < 0.05 * f["block"]:
+            self.blocks_made += 1
+            self.blocks += ((self.blocks_made, rng.choice(BLOCKS)),)
+        if len(self.tensors()) < 2:
+            text = self.leaf()
+        else:
+            kinds = {self.leaf: 2, self.unary: 5, self.binary: 4, self.reduce: 2, self.view: 6, self.views: 1.5, self.index: 2,
+                     self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1,
+                     self.backward: 2.5,
+                     self.grad: 1 * f["double"]}
+            text = rng.choices(list(kinds), list(kinds.values()))[0]()
+        return text, self.blocks, self.always_look or rng.random() < 0.25
