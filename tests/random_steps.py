@@ -21,7 +21,8 @@ UNARY = {
           "torch.ones_like({a}, requires_grad=True)", "{a}.lerp({a} * 2, 0.5)", "{a}.erf()", "torch.nn.functional.softplus({a})",
           "torch.nn.functional.silu({a})", "{a}.repeat(2) * 1", "{a}.data", "{a}.round()"],
     "c": ["{a}.conj() * 1", "{a}.real", "{a}.imag", "{a}.abs()", "{a} * 2", "{a} * (1 + 2j)", "{a} ** 2", "{a}.sin()", "{a}.tanh()",
-          "({a} * 0.5).exp()", "-{a}", "{a}.clone()", "{a} * {a}.conj()", "torch.view_as_real({a})", "{a}.reciprocal()", "1 / ({a} * {a}.conj() + 1)", "{a}.sgn()", "{a}.resolve_conj()", "{a}.mean()"],
+          "({a} * 0.5).exp()", "-{a}", "{a}.clone()", "{a} * {a}.conj()", "torch.view_as_real({a})", "{a}.reciprocal()",
+          "1 / ({a} * {a}.conj() + 1)", "{a}.sgn()", "{a}.resolve_conj()", "{a}.mean()"],
     "i": ["{a} + 1", "{a} * 2", "-{a}", "{a}.abs()", "{a}.double()", "{a} * 0.5", "{a} % 2", "{a} // 2", "{a} > 1", "{a}.clamp(0, 3)",
           "{a}.sin()", "{a}.float()", "{a}.sum()", "{a}.cumsum(0)", "{a} / 2"],
     "b": ["~{a}", "{a}.double()", "{a}.long()", "{a}.sum()", "{a}.any()", "{a}.all()", "{a} * 2", "{a} & True", "{a}.sin()", "-{a}"],
@@ -32,7 +33,7 @@ BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} *
           "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
-          "{a}.amin()", "{a}.norm(dim={d})", "{a}.cumprod({d})", "{a}.nansum()", "{a}.any()"]
+          "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]
 VIEW = ["{a}.view(-1)", "{a}.reshape(-1)", "{a}.t()", "{a}.transpose(0, -1)", "{a}.unsqueeze(0)", "{a}.unsqueeze(-1)", "{a}.squeeze()",
         "{a}.squeeze(0)", "{a}.select(0, {i})", "{a}.select(-1, -1)", "{a}.narrow(0, {i}, 1)", "{a}.expand(2, *{a}.shape)",
         "{a}.diagonal()", "{a}.unfold(0, 2, 1)", "{a}.detach()", "{a}[:]", "{a}[::2]", "{a}[..., 1:]", "{a}[{i}]", "{a}[{i}:]",
@@ -58,7 +59,7 @@ WRITE = ["{a} += 1", "{a} *= 2", "{a} -= 0.5", "{a} /= 2", "{a}.add_(1)", "{a}.m
          "{a}.gt_(0)", "{a}.reciprocal_()", "{a}.diagonal().fill_(1)", "{a}[[0, {i}]] = 0.75",
          "{a}.index_fill_(0, torch.tensor([0]), 2.0)", "{a}.abs_()", "{a}.cumsum_(0)"]
 WRITE_FROM = ["{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mul_({b})", "{a}.copy_({b})", "{a}.copy_({b})",
-              "{a}.sub_({b})", "{a}[:1] = {b}", "{a}[0] = {b}", "{a}[...] = {b}", "{a}.masked_fill_({a} > 0, {b}.sum())",
+              "{a}.sub_({b})", "{a}[:1] = {b}", "{a}[0] = {b}", "{a}[...] = {b}", "{a}.masked_fill_({a} > 0, {b}.sum().real)",
               "{a}[{a} > 0] = {b}.sum().real", "{a}.addcmul_({a}.clone(), {b}, value=2)", "{a}.fill_({b}.sum())", "{a}[..., -1:] = {b}",
               "{a}.lerp_({b}, 0.5)", "{a}.div_({b} * {b} + 1)", "{a}[{a} > 0] *= 2", "{a}.abs_()", "{a}[0].copy_({b})",
               "{a}.t().add_({b})", "{a}.index_add_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())", "{a}[[0, 1]] = {b}",
