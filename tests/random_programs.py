@@ -195,7 +195,7 @@ def same(a, b, dtype=None):
         return x.size == 0 or bool(abs(x - y).max() <= tolerance * max(1, abs(x).max()))
     if type(a) in (tuple, list):
         return type(b) in (tuple, list) and len(a) == len(b) and all(same(x, y, dtype) for x, y in zip(a, b, strict=True))
-    return a == b or isinstance(a, float) and isinstance(b, float) and same(np.array(a), np.array(b), dtype)
+    return a == b or isinstance(a, (float, complex)) and isinstance(b, (float, complex)) and same(np.array(a), np.array(b), dtype)
 
 
 class Difference(NamedTuple):
