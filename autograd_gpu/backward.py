@@ -182,7 +182,7 @@ def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = No
             if t._view is not None:
                 refresh(t, asked=True)
             retain_grad(t)
-            only.add(edge_of(t)[0])
+            only.add(AccumulateGrad() if _leads_nowhere(t) else edge_of(t)[0])
     if create_graph:
         warnings.warn("backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which "
                       "keeps both until the garbage collector runs; autograd.grad does not, and setting .grad to None breaks it",

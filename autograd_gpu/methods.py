@@ -13,6 +13,7 @@ from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
 from autograd_gpu.base import INFERENCE, CudaTensor, Tensor, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
+from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.inside import Dependent
 from autograd_gpu.ops import creation as _creation
 from autograd_gpu.ops.inplace import inplace
@@ -155,6 +156,8 @@ def requires_grad_(self, requires_grad=True):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
         _creation.check_requires(self)
+        if self._node is not None:
+            return self
     if self.grad_fn is not None:
         if not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
@@ -270,10 +273,12 @@ def detach(self):
 
 @method
 def detach_(self):
-    """Take this tensor out of the graph that made it; returns it.
+    """Take this tensor out of the graph that made it; returns it. In inference mode it changes nothing.
 
     Raises: RuntimeError for a view, whose base keeps its history. Reference: torch.Tensor.detach_.
     """
+    if local.state.inference:
+        return self
     if self._view is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead")
     if self._node is not None:

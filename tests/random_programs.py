@@ -17,22 +17,27 @@ What is not compared, or accepted, and why; each rule stands at one place below,
  8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
  9. What a failed step left behind: where something changed on PyTorch's side that did not on this one, the program ends.
 10. _version is compared from where a tensor is first seen: some of PyTorch's operations and gradients begin at 1 or 2.
-11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write.
+11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write. Nodes of matmul of more than two
+    dimensions, which PyTorch chooses by strides: programs hide them behind two more.
 12. NotImplementedError, which is a RuntimeError, and RuntimeError are one: PyTorch's own kernels differ in which they raise.
 13. A view made in no_grad leads nowhere: in PyTorch it has no node, here one that ignores what arrives.
 14. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
 15. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
 16. A step with two faults: a view's lost history beside arguments that do not fit. Either may be raised.
-17. take, masked_select, copysign, complex: PyTorch's nodes save what no gradient needs, and refuse a write to it. Not drawn.
-18. An internal error of PyTorch's in the backward of where(complex, real).
-19. requires_grad_() of a tensor that has views: PyTorch's record nodes that lead nowhere. It is not drawn.
+17. take, gather, masked_select, copysign, complex: PyTorch's nodes save what no gradient needs, and refuse a write to it. Not drawn.
+18. Internal errors of PyTorch's in the backward of where(complex, real), and of view_as_real of nothing.
+19. requires_grad_() of a tensor that is a view or has views: PyTorch's record nodes that lead nowhere. It is not drawn.
 20. Programs in which PyTorch crashes, run alone.
-21. A node that was freed and that no gradient reaches, after a Function that returned None: PyTorch raises, here nothing is missed.
+21. A node that was freed, or whose saved values were written to, but that no gradient reaches, after a Function that returned None:
+    PyTorch raises, here nothing is missed.
+22. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base counts as none.
+23. enable_grad in inference_mode: there PyTorch records Functions, but no operations. It is not drawn.
+24. angle: on its branch cut it shows the sign of zeros, which PyTorch's vectorised and scalar loops make differently. Not drawn.
+25. cumprod of one element: PyTorch's gradient is a constant there, with create_graph too. Not drawn.
 """
 from __future__ import annotations
 
 import argparse
-import copy
 import functools
 import multiprocessing.pool
 import subprocess
@@ -45,7 +50,7 @@ from typing import NamedTuple
 import numpy as np
 
 import autograd_gpu
-from tests.random_steps import Draw
+from tests.random_steps import Draw, array_of, tools
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4}
@@ -59,164 +64,7 @@ class Step(NamedTuple):
     look: bool = True
 
 
-# ------------------------------------------------------------------------------------------------ what programs call by name
-
-def tools(torch):
-    """The names that steps use, for one of the two packages."""
-    seen = []                                # (label, gradients) of each call of a hook
-    ours = torch is autograd_gpu
-
-    def told(x):
-        if isinstance(x, tuple):
-            return [told(y) for y in x]
-        return x if x is None else (array_of(x).copy(), x.requires_grad)
-
-    def see(label):
-        """A hook that returns nothing, of a tensor or a node."""
-        return lambda *grads: seen.append((label, told(grads)))
-
-    def scale(label, k):
-        """A tensor's hook that returns a new gradient."""
-        return lambda g: (seen.append((label, told(g))), g * k)[1]
-
-    def edit(label, k):
-        """A tensor's hook that writes to the gradient it is given."""
-        def hook(g):
-            seen.append((label, told(g)))
-            if ours:
-                g.mul_(k)
-                return None
-            return g.clone().mul_(k)         # rule 4
-        return hook
-
-    def edit_grad(label):
-        """A hook after accumulation that writes to .grad."""
-        def hook(t):
-            seen.append((label, None if t.grad is None else told(t.grad)))
-            if t.grad is not None:
-                with torch.no_grad():
-                    t.grad.mul_(2)
-        return hook
-
-    def scale_inputs(label):
-        """A node's hook that returns other gradients of its inputs."""
-        return lambda ins, outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 2 for g in ins))[1]
-
-    def scale_outputs(label):
-        """A node's prehook that returns other gradients."""
-        return lambda outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 3 for g in outs))[1]
-
-    def weigh(*tensors):
-        """A scalar that each element has another share in."""
-        total = 0
-        for i, t in enumerate(tensors):
-            w = torch.arange(1, t.numel() + 1, dtype=torch.float64).reshape(t.shape) * 0.25 + i
-            product = (t * w).sum()
-            total = total + (product.real if product.is_complex() else product)
-        return total
-
-    def saving(how):
-        """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
-        pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
-
-    def grad(*args, **options):
-        """autograd.grad, as tensors that nobody else has."""
-        return tuple(None if g is None else g.clone() for g in torch.autograd.grad(*args, **options))      # rule 8
-
-    Function = torch.autograd.Function
-
-    class Square(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            x, = ctx.saved_tensors
-            return 2 * g * x.conj()
-
-    class Tanh(Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = x.tanh()
-            ctx.save_for_backward(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, g):
-            y, = ctx.saved_tensors
-            return g * (1 - y * y).conj()
-
-    class Dirty(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.mark_dirty(x)
-            return x.mul_(3)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 3
-
-    class Same(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
-    class Flat(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.shape = x.shape
-            return x.view(-1)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g.reshape(ctx.shape) * 2
-
-    class Two(Function):
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.save_for_backward(x, y)
-            count = (x * 0 + 1).detach()
-            ctx.mark_non_differentiable(count)
-            return x * y, count, x + 2 * y
-
-        @staticmethod
-        def backward(ctx, g, _, h):
-            x, y = ctx.saved_tensors
-            return (g * y.conj() + h).sum_to_size(x.shape), (g * x.conj() + 2 * h).sum_to_size(y.shape)
-
-    class Half(Function):
-        """Gives no zeros, and no gradient to its second input."""
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.set_materialize_grads(False)
-            return x * 0.5, y.clone()
-
-        @staticmethod
-        def backward(ctx, g, h):
-            seen.append(("Half", told((g, h))))
-            return None if g is None else g * 0.5, None
-
-    made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
-    names = {getattr(f, "__name__", "seen"): f for f in made}
-    return dict(names, torch=torch, copy=copy)
-
-
 # ---------------------------------------------------------------------------------------------------------------- describing
-
-def array_of(t):
-    """A tensor's values; the memory, where that holds them as they are."""
-    if isinstance(t, autograd_gpu.Tensor):
-        return t._array
-    t = t.detach()
-    return t.resolve_conj().resolve_neg().numpy()
-
 
 def looks(side, t):
     """(what, how to see it), for all that a program can see of a tensor."""
@@ -226,7 +74,7 @@ def looks(side, t):
         yield what, functools.partial(getattr, t, what)
     yield "retains_grad", lambda: not t.is_leaf and t.retains_grad
     yield "_version", lambda: t._version - side.versions.setdefault(id(t), (t, t._version))[1]     # rule 10
-    yield "_is_view", lambda: t._is_view()
+    yield "_is_view", lambda: side.base(t) is not None
     yield "is_inference", lambda: t.is_inference()
     yield "_base", lambda: side.base(t)
     yield "grad_fn", lambda: side.graph(t, t.grad_fn)
@@ -240,6 +88,7 @@ class Side:
         self.torch = torch
         self.names = tools(torch)
         self.known = set(self.names)
+        self.inferred = False                # whether there were inference tensors
         self.entered = []                    # ((number, text), context manager)
         self.versions = {}                   # id of a tensor: (the tensor, its version when it was first seen)
         self.recorded = []                   # (first, last) sequence numbers of what backwards with create_graph recorded
@@ -250,11 +99,9 @@ class Side:
             self.move_to(step.blocks)
             graph = "create_graph=True" in step.text
             before = self.now() if graph else 0
-            try:
-                exec(code, self.names)
-            finally:
-                if graph:
-                    self.recorded.append((before, self.now()))
+            exec(code, self.names)
+            if graph:
+                self.recorded.append((before, self.now()))
         except Exception as error:           # its type is compared
             return error
         return None
@@ -274,6 +121,7 @@ class Side:
         for block in blocks[common:]:
             manager = eval(block[1], self.names)
             manager.__enter__()
+            self.inferred = self.inferred or "inference_mode" in block[1]
             self.entered.append((block, manager))
 
     def close(self):
@@ -293,7 +141,8 @@ class Side:
         base = t._base
         if base is None:
             return None
-        return [name for name, value in self.pool().items() if value is base] or tuple(base.shape)
+        named = [name for name, value in self.pool().items() if value is base]
+        return named or (None if self.inferred else tuple(base.shape))                       # rule 22
 
     def graph(self, t, node):
         """Names of a tensor's node and of those that follow it."""
@@ -346,7 +195,7 @@ def same(a, b, dtype=None):
         return x.size == 0 or bool(abs(x - y).max() <= tolerance * max(1, abs(x).max()))
     if type(a) in (tuple, list):
         return type(b) in (tuple, list) and len(a) == len(b) and all(same(x, y, dtype) for x, y in zip(a, b, strict=True))
-    return a == b or isinstance(a, float) and isinstance(b, float) and same(np.array(a), np.array(b), dtype)
+    return a == b or isinstance(a, (float, complex)) and isinstance(b, (float, complex)) and same(np.array(a), np.array(b), dtype)
 
 
 class Difference(NamedTuple):
@@ -382,9 +231,12 @@ def judge_errors(at, steps, theirs, ours):
         raise Accepted("5")
     if None not in (theirs, ours) and str(theirs).startswith(("A view was created", "Output ")):
         raise Accepted("16")
-    if ours is None and "a second time" in str(theirs) and any("Half" in s.text for s in steps):
+    if ours is None and any(words in str(theirs) for words in ("a second time", "modified by an inplace")) and any(
+            "Half" in s.text for s in steps):
         raise Accepted("21")
-    if "Expected isFloatingType" in str(theirs):
+    if "'NoneType' object has no attribute 'register_hook'" in str(theirs):
+        raise Accepted("13")
+    if any(words in str(theirs) for words in ("Expected isFloatingType", "must have a last dimension with stride 1")):
         raise Accepted("18")
     if any("view size" in str(e) for e in (theirs, ours)):
         raise Accepted("1")
@@ -500,7 +352,7 @@ def script(oracle, steps, difference):
     """A program as a script that shows its difference."""
     sides = Side(oracle), Side(autograd_gpu)
     lines, open_blocks = ["import contextlib, sys, torch  # or: import autograd_gpu as torch",
-                          "from tests.random_programs import tools", "globals().update(tools(torch))"], ()
+                          "from tests.random_steps import tools", "globals().update(tools(torch))"], ()
     for step in steps:
         code = compile(step.text, "<step>", "exec")
         with warnings.catch_warnings():

@@ -1,9 +1,12 @@
-"""Draws the steps of a random program, one at a time, to fit the tensors that there are on PyTorch's side (see random_programs.py)."""
+"""The steps of random programs: their templates, the names they use, and what draws them to fit the tensors that there are."""
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import random
+
+import autograd_gpu
 
 SHAPES = [(), (1,), (3,), (3,), (4,), (2, 3), (2, 3), (3, 2), (2, 1), (1, 3), (3, 3), (2, 3, 2), (0,), (2, 0)]
 LARGE = 1e4                                  # values past this, infinite and NaN are rarely used further: they say little
@@ -18,7 +21,7 @@ UNARY = {
           "torch.ones_like({a}, requires_grad=True)", "{a}.lerp({a} * 2, 0.5)", "{a}.erf()", "torch.nn.functional.softplus({a})",
           "torch.nn.functional.silu({a})", "{a}.repeat(2) * 1", "{a}.data", "{a}.round()"],
     "c": ["{a}.conj() * 1", "{a}.real", "{a}.imag", "{a}.abs()", "{a} * 2", "{a} * (1 + 2j)", "{a} ** 2", "{a}.sin()", "{a}.tanh()",
-          "({a} * 0.5).exp()", "-{a}", "{a}.clone()", "{a} * {a}.conj()", "torch.view_as_real({a})", "{a}.reciprocal()", "{a}.angle()",
+          "({a} * 0.5).exp()", "-{a}", "{a}.clone()", "{a} * {a}.conj()", "torch.view_as_real({a})", "{a}.reciprocal()",
           "1 / ({a} * {a}.conj() + 1)", "{a}.sgn()", "{a}.resolve_conj()", "{a}.mean()"],
     "i": ["{a} + 1", "{a} * 2", "-{a}", "{a}.abs()", "{a}.double()", "{a} * 0.5", "{a} % 2", "{a} // 2", "{a} > 1", "{a}.clamp(0, 3)",
           "{a}.sin()", "{a}.float()", "{a}.sum()", "{a}.cumsum(0)", "{a} / 2"],
@@ -30,7 +33,7 @@ BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} *
           "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
-          "{a}.amin()", "{a}.norm(dim={d})", "{a}.cumprod({d})", "{a}.nansum()", "{a}.any()"]
+          "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]
 VIEW = ["{a}.view(-1)", "{a}.reshape(-1)", "{a}.t()", "{a}.transpose(0, -1)", "{a}.unsqueeze(0)", "{a}.unsqueeze(-1)", "{a}.squeeze()",
         "{a}.squeeze(0)", "{a}.select(0, {i})", "{a}.select(-1, -1)", "{a}.narrow(0, {i}, 1)", "{a}.expand(2, *{a}.shape)",
         "{a}.diagonal()", "{a}.unfold(0, 2, 1)", "{a}.detach()", "{a}[:]", "{a}[::2]", "{a}[..., 1:]", "{a}[{i}]", "{a}[{i}:]",
@@ -44,20 +47,20 @@ VIEWS = ["{n}, {m} = {a}.split(1)[:2]", "{n}, {m} = {a}.unbind(0)[:2]", "{n}, {m
          "{n}, {m} = {a}.aminmax()", "{n}, {m} = {a}[:2]"]
 INDEX = ["{a}[[0, {i}, 0]]", "{a}[torch.tensor([{i}, 0])]", "{a}[..., [0, 0]]", "{a}[{a} > 0]", "{a}[:, [{i}, 0]]",
          "{a}[torch.tensor(0)]", "{a}[[0], [0]]", "{a}.index_select(0, torch.tensor([0, {i}]))",
-         "{a}.gather(0, torch.zeros_like({a}, dtype=torch.int64))", "{a}[{a}.sum(-1) > 0]", "{a}[[True, False]]", "{a}[None, [0, {i}]]",
+         "{a}[{a}.sum(-1) > 0]", "{a}[[True, False]]", "{a}[None, [0, {i}]]",
          "{a}[0, ..., [0]]", "{a}[7]", "{a}[torch.tensor([[0, {i}]])]", "{a}[[0, {i}], :1]",
          "{a}.index_add(0, torch.tensor([0, 0]), torch.ones_like({a})[[0, 0]])",
          "{a}.scatter_add(0, torch.zeros_like({a}, dtype=torch.int64), {a} * 2)", "{a}.index_fill(0, torch.tensor([0]), 2.0)"]
 WRITE = ["{a} += 1", "{a} *= 2", "{a} -= 0.5", "{a} /= 2", "{a}.add_(1)", "{a}.mul_(0.5)", "{a}.sigmoid_()", "{a}.tanh_()", "{a}.sin_()",
          "{a}.zero_()", "{a}.fill_(0.5)", "{a}.clamp_(-0.5, 0.5)", "{a}.masked_fill_({a} > 0, 0.25)", "{a}.neg_()", "{a}.exp_()",
          "{a}.relu_()", "{a}.square_()", "{a}.pow_(2)", "{a}[0] = 0.5", "{a}[..., 0] = 1", "{a}[{a} > 0] = 0.5", "{a}[0] *= 2",
-         "{a}[1:] += 1", "{a}.cos_()", "{a}.requires_grad_()", "{a}.floor_()", "{a}.sqrt_()", "{a}.data.mul_(2)", "{a}.detach().add_(1)",
+         "{a}[1:] += 1", "{a}.cos_()", "{a}.floor_()", "{a}.sqrt_()", "{a}.data.mul_(2)", "{a}.detach().add_(1)",
          "{a}[{i}].zero_()", "{a}.data.fill_(0.5)", "{a}.tril_()", "{a}[:] = 2", "{a}.erf_()", "{a}.clamp_(min=0)", "{a}.round_()",
          "{a}.gt_(0)", "{a}.reciprocal_()", "{a}.diagonal().fill_(1)", "{a}[[0, {i}]] = 0.75",
          "{a}.index_fill_(0, torch.tensor([0]), 2.0)", "{a}.abs_()", "{a}.cumsum_(0)"]
 WRITE_FROM = ["{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mul_({b})", "{a}.copy_({b})", "{a}.copy_({b})",
-              "{a}.sub_({b})", "{a}[:1] = {b}", "{a}[0] = {b}", "{a}[...] = {b}", "{a}.masked_fill_({a} > 0, {b}.sum())",
-              "{a}[{a} > 0] = {b}.sum()", "{a}.addcmul_({a}.clone(), {b}, value=2)", "{a}.fill_({b}.sum())", "{a}[..., -1:] = {b}",
+              "{a}.sub_({b})", "{a}[:1] = {b}", "{a}[0] = {b}", "{a}[...] = {b}", "{a}.masked_fill_({a} > 0, {b}.sum().real)",
+              "{a}[{a} > 0] = {b}.sum().real", "{a}.addcmul_({a}.clone(), {b}, value=2)", "{a}.fill_({b}.sum())", "{a}[..., -1:] = {b}",
               "{a}.lerp_({b}, 0.5)", "{a}.div_({b} * {b} + 1)", "{a}[{a} > 0] *= 2", "{a}.abs_()", "{a}[0].copy_({b})",
               "{a}.t().add_({b})", "{a}.index_add_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())", "{a}[[0, 1]] = {b}",
               "{a}.masked_scatter_({a} > 0, {b})", "{a}.index_copy_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())",
@@ -95,6 +98,165 @@ OPTIONS = ["", "allow_unused=True", "allow_unused=True", "materialize_grads=True
            "create_graph=True, materialize_grads=True", "create_graph=True, retain_graph=False, allow_unused=True"]
 
 
+def array_of(t):
+    """A tensor's values; the memory, where that holds them as they are."""
+    if isinstance(t, autograd_gpu.Tensor):
+        return t._array
+    t = t.detach()
+    return t.resolve_conj().resolve_neg().numpy()
+
+
+# ------------------------------------------------------------------------------------------------ what programs call by name
+
+def tools(torch):
+    """The names that steps use, for one of the two packages."""
+    seen = []                                # (label, gradients) of each call of a hook
+    ours = torch is autograd_gpu
+
+    def told(x):
+        if isinstance(x, tuple):
+            return [told(y) for y in x]
+        return x if x is None else (array_of(x).copy(), x.requires_grad)
+
+    def see(label):
+        """A hook that returns nothing, of a tensor or a node."""
+        return lambda *grads: seen.append((label, told(grads)))
+
+    def scale(label, k):
+        """A tensor's hook that returns a new gradient."""
+        return lambda g: (seen.append((label, told(g))), g * k)[1]
+
+    def edit(label, k):
+        """A tensor's hook that writes to the gradient it is given."""
+        def hook(g):
+            seen.append((label, told(g)))
+            if ours:
+                g.mul_(k)
+                return None
+            return g.clone().mul_(k)         # rule 4
+        return hook
+
+    def edit_grad(label):
+        """A hook after accumulation that writes to .grad."""
+        def hook(t):
+            seen.append((label, None if t.grad is None else told(t.grad)))
+            if t.grad is not None:
+                with torch.no_grad():
+                    t.grad.mul_(2)
+        return hook
+
+    def scale_inputs(label):
+        """A node's hook that returns other gradients of its inputs."""
+        return lambda ins, outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 2 for g in ins))[1]
+
+    def scale_outputs(label):
+        """A node's prehook that returns other gradients."""
+        return lambda outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 3 for g in outs))[1]
+
+    def weigh(*tensors):
+        """A scalar that each element has another share in."""
+        total = 0
+        for i, t in enumerate(tensors):
+            w = torch.arange(1, t.numel() + 1, dtype=torch.float64).reshape(t.shape) * 0.25 + i
+            product = (t * w).sum()
+            total = total + (product.real if product.is_complex() else product)
+        return total
+
+    def saving(how):
+        """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
+        pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
+
+    def grad(*args, **options):
+        """autograd.grad, as tensors that nobody else has."""
+        return tuple(None if g is None else g.clone() for g in torch.autograd.grad(*args, **options))      # rule 8
+
+    Function = torch.autograd.Function
+
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            return 2 * g * x.conj()
+
+    class Tanh(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.tanh()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            y, = ctx.saved_tensors
+            return g * (1 - y * y).conj()
+
+    class Dirty(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(3)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    class Flat(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape = x.shape
+            return x.view(-1)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.reshape(ctx.shape) * 2
+
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            count = (x * 0 + 1).detach()
+            ctx.mark_non_differentiable(count)
+            return x * y, count, x + 2 * y
+
+        @staticmethod
+        def backward(ctx, g, _, h):
+            x, y = ctx.saved_tensors
+            return (g * y.conj() + h).sum_to_size(x.shape), (g * x.conj() + 2 * h).sum_to_size(y.shape)
+
+    class Half(Function):
+        """Gives no zeros, and no gradient to its second input."""
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(False)
+            return x * 0.5, y.clone()
+
+        @staticmethod
+        def backward(ctx, g, h):
+            seen.append(("Half", told((g, h))))
+            return None if g is None else g * 0.5, None
+
+    made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
+    names = {getattr(f, "__name__", "seen"): f for f in made}
+    return dict(names, torch=torch, copy=copy)
+
+
+# ----------------------------------------------------------------------------------------------------------- drawing
+
 class Draw:
     """The generator of one program, reproducible from its seed."""
 
@@ -125,14 +287,18 @@ class Draw:
             values = t.detach().abs() if t.dtype != self.torch.bool else t
             return t.numel() <= 40 and (t.numel() == 0 or bool((values < LARGE).all()))
 
-    def pick(self, fits=lambda t: True):
-        """A tensor's name, of the newer ones more often."""
+    def chosen(self, fits):
+        """The names of the tensors that something is true of."""
         def does(name):
             try:
                 return fits(self.names[name])
             except RuntimeError:             # a view without a history: even is_leaf raises
                 return False
-        found = [n for n in self.tamed if does(n)] or self.tamed
+        return [n for n in self.tamed if does(n)]
+
+    def pick(self, fits=lambda t: True):
+        """A tensor's name, of the newer ones more often."""
+        found = self.chosen(fits)
         if not found:
             return "missing"
         return self.rng.choice(found[-5:] if self.rng.random() < 0.6 else found)
@@ -153,13 +319,18 @@ class Draw:
         dtype = self.names[name].dtype if name in self.names else self.torch.float64
         return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "b" if dtype == self.torch.bool else "i"
 
+    def inferring(self):
+        """Whether the next step is in inference mode."""
+        return any("inference_mode()" in text for _, text in self.blocks)
+
     def fill(self, template, a, b=""):
         """A template with its names filled in."""
         t = self.names.get(a)
         ndim = t.ndim if t is not None else 0
-        if t is not None and not t.numel() and "[0" in template:
-            return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty
-        if t is not None and t.is_inference() and ("detach" in template or ".data" in template):
+        if t is not None and (not t.numel() and "[0" in template or not ndim and "> 0]" in template):
+            return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty or 0-d
+        aliases = t is not None and t.is_inference() and any(word in template for word in ("detach", ".data", "dtype"))
+        if aliases or self.inferring() and ".data =" in template:
             return self.leaf().partition(" = ")[2]               # rule 14
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
                                g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
@@ -206,10 +377,13 @@ class Draw:
         return f"{self.new()} = " + self.fill(self.rng.choice(INDEX), self.pick(lambda t: t.ndim > 0 and t.numel() > 0))
 
     def matmul(self):
-        a = self.pick(lambda t: self.floating(t) and t.ndim > 0)
+        a = self.pick(lambda t: self.floating(t) and t.ndim > 0 and t.numel() > 0)
         size = self.names[a].shape[-1:] if a in self.names else ()
-        b = self.pick(lambda t: self.floating(t) and 0 < t.ndim and t.shape[-2:][:1] == size)
-        return f"{self.new()} = " + self.fill(self.rng.choice(["{a} @ {b}", "{a}.matmul({b})", "{a}.t() @ {a}", "{a} @ {a}.mT"]), a, b)
+        b = self.pick(lambda t: self.floating(t) and 0 < t.ndim and t.numel() > 0 and t.shape[-2:][:1] == size)
+        flat = all(self.names[n].ndim < 3 for n in (a, b) if n in self.names)
+        forms = ["{a} @ {b}", "{a}.matmul({b})", "{a}.t() @ {a}", "{a} @ {a}.mT"]
+        forms = forms if flat else ["({a} @ {b}).sin().cos()"]        # rule 11
+        return f"{self.new()} = " + self.fill(self.rng.choice(forms), a, b)
 
     def folded(self, t):
         """Whether elements share memory other than by expand: rule 6."""
@@ -230,11 +404,15 @@ class Draw:
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else WRITE), a, b)         # rule 7
         return self.fill(self.rng.choice(WRITE_FROM), a, b)
 
+    def named(self, t):
+        """The names of a tensor."""
+        return [n for n, other in self.names.items() if other is t]
+
     def flag(self):
         a = self.pick()
         template = self.rng.choice(FLAGS)
-        changes = "requires_grad" in template or "detach_" in template and self.kind(a) == "f" and self.names[a].is_leaf
-        if changes and any(self.names[n]._base is self.names.get(a) for n in self.tensors()):
+        changes = "requires_grad" in template or "detach_" in template and a in self.chosen(lambda t: t.is_leaf)
+        if changes and any(self.names[n]._base is not None and a in (n, *self.named(self.names[n]._base)) for n in self.tensors()):
             return f"del {a}"                # rule 19
         return self.fill(template, a)
 
@@ -270,13 +448,12 @@ class Draw:
             self.blocks = self.blocks[:-1]
         elif f["block"] and len(self.blocks) < 2 and rng.random() < 0.05 * f["block"]:
             self.blocks_made += 1
-            self.blocks += ((self.blocks_made, rng.choice(BLOCKS)),)
+            self.blocks += ((self.blocks_made, rng.choice([b for b in BLOCKS if not self.inferring() or "no_grad" in b or "False" in b])),)
         if len(self.tensors()) < 2:
             text = self.leaf()
         else:
             kinds = {self.leaf: 2, self.unary: 5, self.binary: 4, self.reduce: 2, self.view: 6, self.views: 1.5, self.index: 2,
                      self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1,
-                     self.backward: 2.5,
-                     self.grad: 1 * f["double"]}
+                     self.backward: 2.5, self.grad: 1 * f["double"]}
             text = rng.choices(list(kinds), list(kinds.values()))[0]()
         return text, self.blocks, self.always_look or rng.random() < 0.25

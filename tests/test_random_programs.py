@@ -92,6 +92,17 @@ FOUND = {
         v, i = y.max(1)
         k = v.grad_fn.register_hook(see('max'))
         g, = torch.autograd.grad(weigh(v), w)""",
+    "a_view_of_what_became_a_leaf_that_requires_grad": """
+        x = torch.ones(2, dtype=torch.float64)
+        v = x[:1]
+        x.requires_grad_()
+        v.mul_(2)""",
+    "requires_grad_of_a_view_without_history": """
+        x = torch.ones(2, 2, dtype=torch.float64, requires_grad=True)
+        y = x * 1
+        a, b = y.unbind()
+        y.mul_(2)
+        a.requires_grad_()""",
     "what_is_refused": """
         a = torch.tensor([1 + 2j]).abs_()
         b = torch.tensor([True]).sub(torch.tensor([True]), alpha=2)

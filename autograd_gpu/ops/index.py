@@ -127,7 +127,7 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
     Raises: IndexError for an index out of range, RuntimeError for values of another dtype or a shape that does not fit.
     Reference: torch.index_put.
     """
-    filled = values.size == 1 and len(indices) == 1 and indices[0].dtype.kind == "b"       # as masked_fill
+    filled = values.size == 1 and len(indices) == 1 and indices[0].dtype.kind == "b" and indices[0].ndim   # as masked_fill
     if self.dtype != values.dtype and not (filled and _dtype.can_cast(values.dtype, self.dtype)):
         raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for "
                            "the "

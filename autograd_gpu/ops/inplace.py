@@ -33,7 +33,7 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
     if t._view is not None:
         refresh(t)
     state = local.state
-    tracked = state.records() and (t._requires or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
+    tracked = state.records() and (t.requires_grad or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
     if state.inside is not None:
         depend_on(t, others)
     if tracked:
@@ -56,7 +56,7 @@ def check_history(t, name):
         if reason:
             raise RuntimeError(f"{name}: a view is being modified inplace, but {reason}: write to a clone(), or take the view again")
         base = view.base
-        if t._requires and base._node is None:
+        if t.requires_grad and base._node is None:
             raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. Write under "
                                f"torch.no_grad(), or to a result computed from the leaf")
     if t._requires and t._node is None:
