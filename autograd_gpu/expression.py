@@ -291,14 +291,22 @@ class _Functions:
 
 
 class _Special:
-    """What `sp` is while a body is traced: the functions of scipy.special that CUDA has under a name of its own."""
+    """What `sp` is while a body is traced: the functions of scipy.special that CUDA or kernels/special.cuh has."""
 
     _names = {"erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "erfcx": "erfcx", "gammaln": "lgamma", "i0": "cyl_bessel_i0",
-              "i1": "cyl_bessel_i1"}
+              "i1": "cyl_bessel_i1", "digamma": "ag_digamma", "i0e": "ag_i0e", "i1e": "ag_i1e"}
 
     @property
     def special(self):
         return self
+
+    @staticmethod
+    def polygamma(n, x):
+        x = lift(x)
+        if x.dtype.kind != "f":
+            raise Untraceable(f"scipy.special.polygamma of {x.dtype}")
+        order = cast(lift(n), np.dtype(np.float64))
+        return Symbol("ag_polygamma({0}, {1})", (order, x), x.dtype)
 
     def __getattr__(self, name):
         if name not in self._names:

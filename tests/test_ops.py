@@ -48,7 +48,7 @@ def operands_for(record, rng, shape, dtype=np.float64):
         if record.roles[p] == PLAIN:
             continue
         assert record.roles[p] == TENSOR
-        if (record.name, p) == ("masked_fill_tensor", "value"):
+        if (record.name, p) == ("masked_fill_value", "value"):
             shape = ()
         a = rng.uniform(low, high, shape)
         a = np.where(np.abs(a - np.round(a * 2) / 2) < 0.02, a + 0.05, a)
@@ -102,7 +102,7 @@ def test_shapes_dtypes_and_broadcast_gradients(name, shape):
     for dtype in (np.float32, np.float16):
         t = leaves(record, operands_for(record, rng, shape, dtype))
         tensors = list(t)
-        if len(tensors) > 1 and name != "masked_fill_tensor":    # a dimension more in the last, so that the others' gradients are summed
+        if len(tensors) > 1 and name != "masked_fill_value":    # a dimension more in the last, so that the others' gradients are summed
             a = operands_for(record, rng, (2, *shape), dtype)[tensors[-1]]
             t[tensors[-1]] = torch.from_numpy(a).requires_grad_(tensors[-1] in record.edges)
         y = call(record, t)

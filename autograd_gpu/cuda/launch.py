@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
@@ -126,7 +127,9 @@ class Program(Traced):
 def headed(text):
     """A kernel's text with what it needs ahead of it."""
     headers = {h: None for t, h in _HEADERS.items() if t in text}
-    return "".join(f"#include <{h}>\n" for h in headers) + kernel_text("prelude.cuh") + text
+    special = kernel_text("special.cuh")
+    used = any([name + "(" in text for name in re.findall(r"inline T (ag_\w+)", special)])
+    return "".join(f"#include <{h}>\n" for h in headers) + kernel_text("prelude.cuh") + (special if used else "") + text
 
 
 def geometry_words(index, ndim, operands, group=""):

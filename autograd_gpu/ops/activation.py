@@ -50,24 +50,30 @@ def masked_fill(self, mask, value: Number):
 
     Raises: RuntimeError for another mask or a value that self's dtype cannot hold. Reference: torch.masked_fill.
     """
-    return F.masked_fill_tensor(self, mask, np.asarray(fitted("masked_fill", value, self.dtype), self.dtype))
+    return F.masked_fill_value(self, mask, np.asarray(fitted("masked_fill", value, self.dtype), self.dtype))
 
 masked_fill.vjp(self=lambda grad, mask: F.where(mask, 0, grad))
 
 
-@elementwise(node="MaskedFillBackward1", promote=[], method=False, function=False)
-def masked_fill_tensor(self, mask, value):
+@composite(method=False, function=False)
+def masked_fill_tensor(input, mask, value):
     """masked_fill with a 0-d Tensor as the value."""
-    if mask.dtype.kind != "b":
-        raise RuntimeError(f"masked_fill: only supports boolean masks, but got mask with dtype {_dtype.of(mask.dtype)}")
     if value.ndim:
         raise RuntimeError(f"masked_fill: only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s): "
                            f"use torch.where")
+    return F.masked_fill_value(input, mask, value)
+
+
+@elementwise(node="MaskedFillBackward1", promote=[], method=False, function=False)
+def masked_fill_value(self, mask, value):
+    """masked_fill with one element as the value."""
+    if mask.dtype.kind != "b":
+        raise RuntimeError(f"masked_fill: only supports boolean masks, but got mask with dtype {_dtype.of(mask.dtype)}")
     if value.dtype.kind == "c" and self.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: value of dtype {_dtype.of(value.dtype)} cannot be cast to {_dtype.of(self.dtype)}")
     return np.where(mask, value.astype(self.dtype), self)
 
-masked_fill_tensor.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
+masked_fill_value.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
 
 
 @elementwise(divert=of_tensors("maximum"))

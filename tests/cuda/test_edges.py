@@ -4,9 +4,11 @@ import re
 import numpy as np
 import pytest
 
+import autograd_gpu as torch
 from autograd_gpu import expression
 from autograd_gpu.cuda.launch import Fused
 from autograd_gpu.cuda.source import kernel_text
+from autograd_gpu.ops.namespace import OPS as F
 from tests.cuda.common import cp, gpu
 from tests.cuda.programs import TOLERANCE
 
@@ -64,3 +66,15 @@ def test_no_function_is_left_out():
     texts = [fused(d)[1].program((np.dtype(d), np.dtype(d))).source("flat") for d in DTYPES]
     called = {name for text in texts for name in re.findall(r"ag_\w+", text.split(prelude)[1])}
     assert set(re.findall(r"inline \w+ (ag_\w+)\(", prelude)) - called == {"ag_is_minus_one", "ag_float_remainder", "ag_float_floor_divide"}
+
+
+@pytest.mark.parametrize("name", ["digamma", "i0e", "i1e", "lgamma", "polygamma 1", "polygamma 2", "polygamma 5"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_special_functions_are_scipys(name, dtype):
+    """Those of kernels/special.cuh at poles, zeros, where they change the formula, and between."""
+    x = np.array([*np.linspace(-8.3, 40, 400), 0.0, -0.0, -1.0, -2.0, inf, -inf, nan, 1e-8, 1e5, 300.0, 29.999, 30.001], dtype)
+    f, *n = name.split()
+    got = getattr(F, f)(*map(int, n), torch.from_numpy(x).cuda()).cpu().numpy()
+    want = getattr(F, f)(*map(int, n), torch.from_numpy(x)).numpy()
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=2e-6 if dtype == "float32" else 1e-11)

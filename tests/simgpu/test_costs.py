@@ -1,4 +1,4 @@
-"""Elementwise ops move no byte twice on a CUDA device, forward and backward, but those that CuPy's functions run; docs/kernel_costs.md."""
+"""Elementwise ops move no byte twice on a CUDA device, forward and backward; docs/kernel_costs.md."""
 import functools
 from pathlib import Path
 
@@ -16,10 +16,7 @@ from tests.simgpu import table  # noqa: E402 - needs a device
 
 elementwise_row = functools.cache(table.elementwise_row)
 
-SEVERAL = {                                  # the functions that CUDA C has not, or derivatives made of them
-    "digamma", "i0e", "i1e", "lgamma", "mvlgamma", "polygamma",
-    "masked_fill_tensor",                    # the value's gradient is a sum
-}
+SEVERAL = {"masked_fill_value"}              # the value's gradient is a sum
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
