@@ -74,7 +74,8 @@ def written(elementwise, programs):
     """The text of the file, of elementwise_row and program_row of all names."""
     at_least = [r for r in elementwise if r[2] < 1.02 and (r[4] is None or r[4] < 1.02)]
     return "\n".join([
-        HEAD, f"## Elementwise ops\n\n{len(at_least)} of {len(elementwise)} at the minimum, forward and backward; of masked_fill_value the value's gradient is a sum.\n",
+        HEAD, f"## Elementwise ops\n\n{len(at_least)} of {len(elementwise)} at the minimum, forward and backward; "
+        "of masked_fill_value the value's gradient is a sum.\n",
         "| op | forward: operations | bytes / least | backward: operations | bytes / least |\n|---|---|---|---|---|",
         *["| " + " | ".join(map(number, row)) + " |" for row in elementwise],
         "\n## Other ops\n\nThe programs of `tests/cuda/programs.py`: operations forward and backward.\n",
