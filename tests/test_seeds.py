@@ -1,7 +1,6 @@
 """The graph programs of the three introductory texts that this library was asked to run, with PyTorch's output as recorded.
 
-`import torch` becomes `import autograd_gpu as torch`; nothing else changes. Still to come, as they need nn and optim: the multi-head
-model, the two losses on one Linear, the generator with its discriminator and the SGD loop.
+`import torch` becomes `import autograd_gpu as torch`; nothing else changes.
 Record again with `python tests/test_seeds.py` where PyTorch is installed.
 """
 import contextlib
@@ -18,7 +17,8 @@ def output(path, module):
     """What a program prints, without addresses."""
     text = path.read_text(encoding="utf-8")
     assert text.startswith("import torch\n")
-    code = compile(text.replace("import torch\n", f"import {module} as torch\n", 1), str(path), "exec")
+    text = text.replace("import torch\n", f"import {module} as torch\n").replace("import torch.nn as", f"import {module}.nn as")
+    code = compile(text, str(path), "exec")
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(code, {"__name__": path.stem})
