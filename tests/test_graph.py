@@ -612,3 +612,15 @@ def test_a_multi_grad_hook_runs_for_leaves_of_grad():
     register_multi_grad_hook((a, b), lambda gs: log.append([g is None for g in gs]))
     torch.autograd.grad((a * b).sum(), a)
     assert log == [[False, True]]
+
+
+def test_a_hook_on_a_view_made_in_no_grad_does_not_run(oracle):
+    def run(torch):
+        x = torch.ones(2, 3, requires_grad=True)
+        with torch.no_grad():
+            v = x[0]
+        seen = []
+        v.register_hook(lambda g: seen.append(g.tolist()))
+        (v * 2).sum().backward()
+        return seen, v.grad, x.grad
+    assert result(run, autograd_gpu) == result(run, oracle)

@@ -177,6 +177,8 @@ def _arrive_at_leaf(task, node, g, shared):
         if node in task.ends and leaf_hooks is not None:
             _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph)
         return
+    if variable._view is not None and variable._view.base._requires:         # made in no_grad: it leads nowhere
+        return
     if leaf_hooks is not None and (leaf_hooks.tensor_hooks or leaf_hooks.grad_dtype is not _hooks.OWN):
         g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph), True
     if task.captures is not None:
@@ -184,7 +186,7 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
-    if variable._requires and (variable._view is None or not variable._view.base._requires):
+    if variable._requires:
         if g is not None:
             accumulate(variable, g, shared)
         if leaf_hooks is not None:
