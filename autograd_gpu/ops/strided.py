@@ -131,10 +131,16 @@ restride.vjp(grad=lambda grad, size, stride, offset, to_size, to_stride, to_offs
 @op(method=False, function=False)
 def share(self, stride: Size):
     """Each element divided by how many there are in its place of memory, walked by these strides."""
-    if not any([m > 1 for m in self.shape]):
+    reach = 0
+    for s, m in sorted([(s, m) for s, m in zip(stride, self.shape, strict=True) if m > 1]):
+        if s <= reach:
+            break                            # places may be shared
+        reach += s * (m - 1)
+    else:
         return self
-    places = _places(np, self.shape, stride, 0)
-    counts = np.bincount(places)[places].reshape(self.shape)
-    return self / counts.astype(self.real.dtype)
+    places, own = _places(np, self.shape, stride, 0), self.real.dtype
+    counts = np.zeros(_reach(self.shape, stride)[1] + 1, own)
+    F.accumulate("as_strided", counts, (places,), np.ones(places.shape, own))
+    return self / counts[places].reshape(self.shape)
 
 share.vjp(self=lambda grad, stride: F.share(grad, stride))
