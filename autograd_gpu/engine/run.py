@@ -8,7 +8,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
-from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, everywhere, local
+from autograd_gpu.engine.grad_mode import OFF, QUIET, QUIET_VARIABLE, everywhere, local
 from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.engine.task import GraphTask, count_dependencies, find_needed
 from autograd_gpu.engine.workers import cuda_devices, drain_by_workers
@@ -26,7 +26,7 @@ def run(task: GraphTask, roots):
     depth = state.depth
     if depth and not depth % NESTED and state.started_at != depth:
         return _on_a_fresh_thread(task, roots, state)
-    outer = state.graph_task, state.at, state.enabled
+    outer, mode, anomaly = (state.graph_task, state.at, state.enabled), state.mode, everywhere.anomaly
     task.roots = roots
     task.dependencies = count_dependencies([root[0] for root in roots])
     if task.captures is not None or task.only is not None:
@@ -34,7 +34,10 @@ def run(task: GraphTask, roots):
         if len(roots) == 1 and task.needed is not None and roots[0][0] not in task.needed:
             task.ends.add(roots[0][0])       # its hooks run, as the gradient is there
     state.graph_task, state.enabled, state.depth = task, task.create_graph, depth + 1
-    state.refresh()
+    if task.create_graph or state.inside is not None:
+        state.refresh()
+    else:
+        state.mode = OFF
     token = QUIET_VARIABLE.set(QUIET)
     try:
         if _device.cupy is not None and (devices := cuda_devices(task, state)):
@@ -47,7 +50,10 @@ def run(task: GraphTask, roots):
             task.work_on(None)
         state.graph_task, state.at, state.enabled = outer
         state.depth = depth
-        state.refresh()                      # not what it was before: a hook may have switched anomaly mode
+        if everywhere.anomaly is anomaly:
+            state.mode = mode
+        else:                                # a hook has switched anomaly mode
+            state.refresh()
 
 
 def _on_a_fresh_thread(task, roots, state):

@@ -40,7 +40,8 @@ class GraphTask:
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
         self.captured = () if captures is None else {node for node, _ in captures}
-        self.ends = {n for n in self.captured if n._arity}       # where gradients of tensors that are no leaves are captured; a sole root
+        # where gradients of tensors that are no leaves are captured; a sole root
+        self.ends = {n for n in self.captured if n._arity} if captures else set()
         self.needed = None                   # the nodes that have to run; None: all
         self.buffers = {}                    # node: what has arrived for it
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.nn.modules.module import Module
+from autograd_gpu.ops.namespace import OPS
 
 
 class Flatten(Module):
@@ -14,7 +15,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with fewer dimensions."""
-        return input.flatten(self.start_dim, self.end_dim)
+        return OPS.flatten(input, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
