@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.nn.modules.module import Module
-from autograd_gpu.ops.namespace import OPS
+from autograd_gpu.ops.namespace import OPS as F
 
 
 class Flatten(Module):
@@ -15,7 +15,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with fewer dimensions."""
-        return OPS.flatten(input, self.start_dim, self.end_dim)
+        return F.flatten(input, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
