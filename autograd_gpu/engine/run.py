@@ -59,7 +59,6 @@ def run(task: GraphTask, roots):
 def _on_a_fresh_thread(task, roots, state):
     """run, where so many backwards run inside each other that this thread's stack of Python frames may not suffice."""
     raised = []
-
     surroundings = _device.Surroundings()
 
     def work():
