@@ -129,28 +129,21 @@ def _drain(task, roots):
                 results, grad = visit(task, node, grad)
                 if results is NOTHING:
                     break
-            following = None
+            following = n = None
             arity = node._arity
             if arity > 2 or rare is not None and rare.crosses:
                 following, *others = deliver_all(task, node, results, grad, deliver) or (None,)
                 for other in others:
                     put_off(other)
             elif arity == 1:
-                n = node.n0
-                if plain and rare is None and dependencies[n] == 1 and type(n) is not AccumulateGrad and n._outputs == 1 \
-                        and n not in buffers and n._rare is None and not (seqs and -seqs[0] > n._seq):
-                    node, grad = n, results                      # a chain
-                    continue
-                following = deliver(n, node.i0, results, grad)
+                n, nr, g = node.n0, node.i0, results
             elif arity == 2:
                 g, h = results
-                n, other = node.n0, node.n1
-                if other is None:
-                    following = deliver(n, node.i0, g, grad)
-                elif n is None:
-                    following = deliver(other, node.i1, h, grad)
-                else:
-                    following = deliver(n, node.i0, g, grad)
+                n, nr, other = node.n0, node.i0, node.n1
+                if n is None:
+                    n, nr, g = other, node.i1, h
+                elif other is not None:
+                    following = deliver(n, nr, g, grad)
                     other = deliver(other, node.i1, h if h is not g or h is grad or tensors or h is None else h.copy(), grad)
                     if following is None:
                         following = other
@@ -158,6 +151,13 @@ def _drain(task, roots):
                         if other._seq > following._seq:
                             other, following = following, other
                         put_off(other)
+                    n = None
+            if n is not None:                                    # one edge
+                if plain and rare is None and dependencies[n] == 1 and type(n) is not AccumulateGrad and n._outputs == 1 \
+                        and n not in buffers and n._rare is None and not (seqs and -seqs[0] > n._seq):
+                    node, grad = n, g                            # a chain
+                    continue
+                following = deliver(n, nr, g, grad)
             if following is None:
                 break
             rare = following._rare
