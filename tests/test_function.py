@@ -213,8 +213,17 @@ def once_differentiable_twice(torch):
             return g * 3 * ctx.saved_tensors[0] ** 2
     x = leaf(torch)
     g, = torch.autograd.grad((Cube.apply(x) ** 2).sum(), x, create_graph=True)
-    told = [g]
-    g.sum().backward()
+    told = [g, torch.autograd.grad((g * x).sum(), x)]
+    try:
+        g.sum().backward()
+    except RuntimeError as error:
+        told.append("trying to differentiate twice" in str(error))
+    g, = torch.autograd.grad((Cube.apply(x) ** 2).sum(), x, create_graph=True)
+    told.append([f is None for f in torch.autograd.grad(g, x, torch.ones_like(g), allow_unused=True)])
+    try:
+        g.backward(torch.ones_like(g))       # the root is the node that refuses
+    except RuntimeError as error:
+        told.append("trying to differentiate twice" in str(error))
     return told
 
 

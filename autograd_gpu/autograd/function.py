@@ -381,8 +381,10 @@ def once_differentiable(fn):
         marked = []
         for t in results if several else (results,):
             if isinstance(t, Tensor):
-                t = t.detach()
-                t._node, t._nr, t._requires = new_node(_Twice, t.device), 0, True
+                unseen, t = t.detach().requires_grad_(), t.detach()
+                node = new_node(_Twice, t.device)
+                node.n0, node.i0 = edge_of(unseen)
+                t._node, t._nr, t._requires = node, 0, True
             marked.append(t)
         return tuple(marked) if several else marked[0]
     return wrapper
@@ -391,8 +393,9 @@ def once_differentiable(fn):
 class _Twice(Node):
     """The history of what a once-differentiable backward returned."""
 
-    __slots__ = ()
-    _title = "NotDifferentiable"
+    __slots__ = ("n0", "i0")                 # a leaf that nobody has: no gradient that autograd.grad looks for lies behind it
+    _arity = 1
+    _title = "torch::autograd::Error"
 
     def _apply(self, grad, keep):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
