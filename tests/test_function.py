@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu
+from autograd_gpu.engine.node import PRIME
 from tests.parity import result
 
 PROGRAMS = {}
@@ -437,6 +438,21 @@ def test_a_second_derivative_through_what_forward_kept_is_refused(forward, backw
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == g.tolist()
     for t in [*vars(y.grad_fn).values()]:
         assert not getattr(t, "requires_grad", False)
+
+
+def test_inside_forward_nothing_seems_recorded_whatever_the_number_of_the_node():
+    """One node in so many is of a subclass of its own."""
+    torch = autograd_gpu
+    seen = set()
+
+    def forward(ctx, x, k):
+        for _ in range(2 * PRIME):
+            y = x * 2
+            y.mul_(2)
+            seen.add((y.requires_grad, y.is_leaf, y.grad_fn))
+        return x * 1
+    scale(torch, forward=forward).apply(leaf(torch), 1.0)
+    assert seen == {(False, True, None)}
 
 
 def test_what_forward_kept_that_is_constant_is_differentiated_around():
