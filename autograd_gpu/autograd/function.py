@@ -265,12 +265,13 @@ class Function:
             if t._view is not None:
                 refresh(t)
         recorded = state.records() and any([t._requires for t in inputs])
+        edges = tuple([edge_of(t) for t in inputs]) if recorded else ()          # before forward, which may write to its inputs
         ctx = new_node(cls._node_class)
+        ctx._edge_list = edges
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._requires for a in args])
         ctx.materialize_grads = True
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ctx._saved = ctx.saved_for_forward = ()
         ctx._saved_at = []
-        ctx._edge_list = tuple([edge_of(t) for t in inputs]) if recorded else ()      # before forward, which may write to its inputs
         with remembering() if recorded else no_grad() as inside:
             if apart:
                 output = cls.forward(*args)

@@ -411,10 +411,11 @@ def _record(text, op, on_cuda):
     if op.may_be_integer:
         condition += " and data.dtype.kind in 'fcV'"
     with text.block(f"if {condition}:"):
-        text("seq = next_seq()")
-        text("node = new(N) if seq % PRIME else new(NU)")
-        text("node._seq = seq; node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
+        text("node = new(N)")
+        text("node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
         _record_edges(text, op)
+        text("node._seq = seq = next_seq()")
+        text("if not seq % PRIME: node.__class__ = NU")
         _record_saved(text, op)
         if op.outputs == 1:
             text("out._node = node; out._nr = 0; out._requires = True")
