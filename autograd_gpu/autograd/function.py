@@ -38,6 +38,7 @@ class FunctionCtx(Node):
     __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "_inside", "_kept", "needs_input_grad",
                  "materialize_grads", "to_save", "dirty_tensors", "non_differentiable", "saved_for_forward")
     _arity = 3
+    _jointly = True
     _function: Any = None                    # the class that the user wrote
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:

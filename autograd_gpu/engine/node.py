@@ -77,6 +77,7 @@ class Node:
     _arity = 0
     _outputs = 1
     _kind = LEAF
+    _jointly = False                         # whether it gives all its gradients whichever of them are wanted, which its posthooks see
     _title = "Node"
 
     def __init_subclass__(cls):

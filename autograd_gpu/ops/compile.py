@@ -76,6 +76,8 @@ def _node_class(text, op, on_cuda):
         text(f"_title = {op.title!r}")
         text(f"_edge_names = {tuple(op.edges)!r}")
         text("_record = op")
+        if any([op.roles[p] == LIST for p in op.edges]):
+            text("_jointly = True")
         for name, shown in _shown(op):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:
