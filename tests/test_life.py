@@ -107,6 +107,21 @@ def custom():
         @staticmethod
         def backward(ctx, g):
             return g * ctx.saved_tensors[1]
+
+    class Writes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+    for part in (lambda h: h, lambda h: h[:1]):
+        Writes.apply(part(torch.ones(2, requires_grad=True) * 1)).sum().backward()
+        Writes.apply(part(torch.ones(2, requires_grad=True) * 1))
     Both.apply(torch.ones(2, requires_grad=True)).sum().backward()
     torch.autograd.grad(Both.apply(torch.ones(2, requires_grad=True)).sum(), torch.ones(2, requires_grad=True), allow_unused=True)
 

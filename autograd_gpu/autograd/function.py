@@ -91,7 +91,7 @@ class FunctionCtx(Node):
         if type(value) is _OwnResult:
             return own_result(self, t._array, t._nr, t._counter)
         if type(value) is Packed and value.requires and value.edge[0] is None:
-            t._node, t._nr = self, value.edge[1]
+            return own_result(self, t._array, value.edge[1], t._counter)
         elif type(value) is Packed and i in self._kept and local.state.graph_task is not None and local.state.enabled:
             t._node, t._requires = refusal(self._edge_list, self._title), True
         return t
@@ -104,7 +104,7 @@ class FunctionCtx(Node):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}: keep it as "
                                 f"an attribute of ctx")
-            if t is not None and t._node is self:
+            if t is not None and self._is_own(t):
                 version(t)
         self._kept = [i for i, t in enumerate(self.to_save) if t is not None and any([r() is t for r in self._inside])]
         self._saved_at = [0 if t is None or t._counter is None else t._counter.count for t in self.to_save]
@@ -112,11 +112,15 @@ class FunctionCtx(Node):
             with packing(*state.saved_hooks[-1]) as pack:
                 self._saved = tuple([t if t is None else self._packed(pack, t) for t in self.to_save])
         else:
-            self._saved = tuple([_OwnResult(t) if t is not None and t._node is self else t for t in self.to_save])
+            self._saved = tuple([_OwnResult(t) if t is not None and self._is_own(t) else t for t in self.to_save])
         self.to_save = ()
 
+    def _is_own(self, t):
+        """Whether a tensor is a result of this node: also an input that is a view, whose history leads here by its base's."""
+        return t._node is self or t._view is not None and t._requires and any([t is d for d in self.dirty_tensors])
+
     def _packed(self, pack, t):
-        if t._node is self:
+        if self._is_own(t):
             return pack(own_result(self, t._array, t._nr, t._counter), (None, t._nr), True, t._counter)
         return pack(t, edge_of(t), t._requires, version(t))
 
@@ -287,6 +291,7 @@ class Function:
             ctx._save(state)
         elif state.inside is not None and not state.enabled:     # within another Function's forward
             depend([t for t in outputs if isinstance(t, Tensor) and t._array.dtype.kind in "fcV"], [edge_of(t) for t in inputs])
+        ctx.dirty_tensors = ctx.non_differentiable = ctx.saved_for_forward = ()  # outputs among them would be cycles
         return tuple(outputs) if isinstance(output, tuple) else outputs[0]
 
 
