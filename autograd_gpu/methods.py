@@ -505,9 +505,7 @@ def __deepcopy__(self, memo):
 
 @method
 def __reduce_ex__(self, protocol):
-    if self.grad_fn is not None:
-        raise RuntimeError("only leaf tensors can be pickled; detach() the tensor first")
-    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), _device.host(self._array), self._requires, self.device)
+    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), _device.host(self._array), self.requires_grad, self.device)
 
 
 def _rebuild(cls, array, requires, device):

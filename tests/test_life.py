@@ -206,3 +206,5 @@ def test_copies_and_pickles_of_leaves():
     assert deep["a"] is deep["b"][0] and deep["a"].grad.tolist() == x.grad.tolist() and deep["a"].grad is not x.grad
     with pytest.raises(RuntimeError, match="leaves"):
         copy.deepcopy(x * 2)
+    for again in (pickle.loads(pickle.dumps(x * 2)), copy.copy(x * 2)):          # what is pickled has no history
+        assert again.is_leaf and again.requires_grad and again.tolist() == (x * 2).tolist()
