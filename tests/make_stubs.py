@@ -111,6 +111,18 @@ def parameters(record):
     return op_parameters(record) if isinstance(record, Op) else plain_parameters(record.body)
 
 
+def public_parameters(record):
+    """A function's parameters: those of the method, and `out` where it takes it."""
+    if not isinstance(record, Op):
+        return plain_parameters(record.public)
+    parts = op_parameters(record)
+    if not record.out:
+        return parts
+    star = any(p.startswith("*") for p in parts)
+    kind = "Tensor" if len(record.output_names) == 1 else "tuple[Tensor, ...]"
+    return [*parts, *([] if star else ["*"]), f"out: {kind} | None = None"]
+
+
 LOOSE = {"max", "min", "median", "nanmedian", "to", "where", "getitem"}      # their result's type depends on their arguments
 
 
@@ -188,7 +200,7 @@ def api_stub():
         elif name in FUNCTIONS:
             lines.append(f"def {name}({', '.join(plain_parameters(value))}) -> {result(name, None)}: ...")
         elif name in REGISTRY and REGISTRY[name].is_function:
-            lines.append(f"def {name}({', '.join(parameters(REGISTRY[name]))}) -> {result(name, REGISTRY[name])}: ...")
+            lines.append(f"def {name}({', '.join(public_parameters(REGISTRY[name]))}) -> {result(name, REGISTRY[name])}: ...")
         elif isinstance(value, api.dtype):
             lines.append(f"{name}: DType")
         elif getattr(value, "__module__", "").startswith("autograd_gpu") and inspect.isclass(value) or inspect.isfunction(value):

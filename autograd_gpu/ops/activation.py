@@ -44,7 +44,7 @@ def where_method(self, condition, other):
 REGISTRY["where_method"].name = "where"      # the method takes the condition second
 
 
-@elementwise(promote=[], divert={"isinstance(value, Tensor)": "masked_fill_tensor"})
+@elementwise(promote=[], divert={"isinstance(value, Tensor)": "masked_fill_tensor"}, out=False)
 def masked_fill(self, mask, value: Number):
     """self with value where the bool mask is true; of self's dtype.
 
@@ -195,7 +195,7 @@ def at_max(self, min, max):
     return self > max if min is None else (self > max) | (max < min)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def clip(input, min=None, max=None):
     """clamp. Reference: torch.clip."""
     return F.clamp(input, min, max)
@@ -263,7 +263,7 @@ def sigmoid(self):
 sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
 
 
-@elementwise()  # this way round NaN stays NaN, as in np.maximum
+@elementwise(out=False)  # this way round NaN stays NaN, as in np.maximum
 def relu(self):
     """self where it is positive, else 0. Reference: torch.relu."""
     if self.dtype.kind in "bc":
@@ -310,7 +310,7 @@ def selu(input):
     return F.elu(input, 1.6732632423543772, 1.0507009873554805, 1)
 
 
-@elementwise(method=False)
+@elementwise(method=False, out=False)
 def celu(self, alpha: Number = 1.0):
     """elu, continuously differentiable for every alpha. Reference: torch.celu."""
     refuse("celu", self, "biuc")

@@ -43,7 +43,7 @@ def _solved(name, what, function, *arguments):
 
 # --------------------------------------------------------------------------------------------------------- inverse and determinant
 
-@op(method=False, function=False, node="LinalgInvExBackward0")
+@op(method=False, function=False, node="LinalgInvExBackward0", out=True)
 def linalg_inv(self):
     """The inverse. Raises: RuntimeError for what is not square or not floating, LinAlgError for a singular matrix.
 
@@ -55,7 +55,7 @@ def linalg_inv(self):
 linalg_inv.vjp(self=lambda grad, result: -(F.mH(result) @ (grad @ F.mH(result))))
 
 
-@op(method=False, function=False)
+@op(method=False, function=False, out=True)
 def linalg_det(self):
     """The determinant, of shape (...). Raises RuntimeError for what is not square or not floating.
 
@@ -93,7 +93,7 @@ def cofactors_backward(grad, self):
     return F.conj(F.linalg_det(self))[..., None, None] * (trace * adjoint - adjoint @ (turned @ adjoint))
 
 
-@op(method=False, function=False, outputs=("sign", "logabsdet"), accepts_none=True)
+@op(method=False, function=False, outputs=("sign", "logabsdet"), accepts_none=True, out=True)
 def linalg_slogdet(A):
     """A named tuple (sign, logabsdet): det(A) = sign * exp(logabsdet). Raises RuntimeError as linalg.det.
 
@@ -132,13 +132,12 @@ def _solve_backward(needs, grad, A, result):
     return (-(g @ F.mH(result)) if needs[0] else None), g
 
 
-@composite(method=False, function=False)
-def linalg_solve(A, B, *, left=True, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_solve(A, B, *, left=True):
     """X in A X = B, or in X A = B unless `left`. B is a matrix of shape (..., n, k), or a vector of A's shape without its last dimension.
 
     Raises: RuntimeError for shapes or dtypes that do not fit, LinAlgError for a singular A. Reference: torch.linalg.solve.
     """
-    _refuse_out("linalg.solve", out)
     check_matrices("linalg.solve", A._array)
     if A.dtype is not B.dtype:
         raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, but found A of type {A.dtype} and B of type {B.dtype}")
@@ -157,14 +156,9 @@ def linalg_solve(A, B, *, left=True, out=None):
     return F.squeeze(found, -1) if vector else found
 
 
-def _refuse_out(name, out):
-    if out is not None:
-        raise NotImplementedError(f"{name}: out= is not available")
-
-
 # ----------------------------------------------------------------------------------------------------------------- decompositions
 
-@op(method=False, function=False, node="LinalgCholeskyExBackward0")
+@op(method=False, function=False, node="LinalgCholeskyExBackward0", out=True)
 def linalg_cholesky(self, *, upper: bool = False):
     """The lower triangular L with L L^H = A, or U = L^H if `upper`; the other triangle of A is not read.
 
@@ -192,7 +186,7 @@ def cholesky_backward(grad, factor, upper):
     return (whole + F.mH(whole)) / 2
 
 
-@op(method=False, function=False, outputs=("eigenvalues", "eigenvectors"), accepts_none=True)
+@op(method=False, function=False, outputs=("eigenvalues", "eigenvectors"), accepts_none=True, out=True)
 def linalg_eigh(self, UPLO: str = "L"):
     """A named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which only one triangle is read. Eigenvalues ascend.
 
@@ -238,7 +232,7 @@ def check_phase(name, diagonal):
                            f"by e^(i phi). The specified loss function depends on this quantity, so it is ill-defined.")
 
 
-@op(method=False, function=False, node="LinalgSvdBackward0", outputs=("U", "S", "Vh"), accepts_none=True)
+@op(method=False, function=False, node="LinalgSvdBackward0", outputs=("U", "S", "Vh"), accepts_none=True, out=True)
 def linalg_svd(A, full_matrices: bool = True):
     """A named tuple (U, S, Vh) with A = U diag(S) Vh; S descends. Without full_matrices U and Vh have min(m, n) columns and rows.
 
@@ -285,29 +279,26 @@ def svd_backward(grad_u, grad_s, grad_vh, u, s, vh):
     return found
 
 
-@composite(method=False, function=False)
-def linalg_eigvalsh(A, UPLO="L", *, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_eigvalsh(A, UPLO="L"):
     """The eigenvalues of Hermitian matrices; see linalg.eigh. Reference: torch.linalg.eigvalsh."""
-    _refuse_out("linalg.eigvalsh", out)
     return F.linalg_eigh(A, UPLO)[0]
 
 
-@composite(method=False, function=False)
-def linalg_svdvals(A, *, driver=None, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_svdvals(A, *, driver=None):
     """The singular values; see linalg.svd. Reference: torch.linalg.svdvals."""
-    _refuse_out("linalg.svdvals", out)
     return F.linalg_svd(A, False)[1]
 
 
 # --------------------------------------------------------------------------------------------------------------------------- norms
 
-@composite(method=False, function=False)
-def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """The norm of matrices over two dimensions: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
 
     Raises: RuntimeError for another order, fewer than two dimensions, or dims that are not two. Reference: torch.linalg.matrix_norm.
     """
-    _refuse_out("linalg.matrix_norm", out)
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions")
@@ -336,13 +327,12 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None,
     return found if keepdim else F.squeeze(found, (row, column))
 
 
-@composite(method=False, function=False)
-def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+@composite(method=False, function=False, out=True)
+def linalg_norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A vector's or a matrix's norm: over one dimension linalg.vector_norm, over two linalg.matrix_norm; without `ord` the 2-norm of all.
 
     Raises: RuntimeError for an `ord` given with an input of more than two dimensions and no `dim`. Reference: torch.linalg.norm.
     """
-    _refuse_out("linalg.norm", out)
     dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if dims is not None and len(dims) not in (1, 2) and ord is not None:
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
@@ -369,7 +359,7 @@ def det(input):
     return F.linalg_det(input)
 
 
-@composite
+@composite(out=True)
 def slogdet(input):
     """(sign, logabsdet); see linalg.slogdet. Reference: torch.slogdet."""
     return F.linalg_slogdet(input)
@@ -382,13 +372,13 @@ def logdet(input):
     return F.log(sign) + size if sign.is_complex() else F.where(sign == -1, math.nan, size)
 
 
-@composite
+@composite(out=True)
 def inverse(input):
     """The inverse; see linalg.inv. Reference: torch.inverse."""
     return F.linalg_inv(input)
 
 
-@composite
+@composite(out=True)
 def cholesky(input, upper=False):
     """The Cholesky factor; see linalg.cholesky. Reference: torch.cholesky."""
     return F.linalg_cholesky(input, upper=upper)

@@ -94,7 +94,7 @@ def sub_scaled(self, other, *, alpha: Number = 1):
 sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, -alpha))
 
 
-@elementwise(node="RsubBackward1", inplace=False, method=False, divert={NOT_NUMBER.format("other"): "rsub_tensors"})
+@elementwise(node="RsubBackward1", inplace=False, method=False, divert={NOT_NUMBER.format("other"): "rsub_tensors"}, out=False)
 def rsub(self, other: Number, *, alpha: Number = 1):
     """other - alpha * self. Raises RuntimeError for bool. Reference: torch.rsub."""
     if self.dtype.kind == "b":
@@ -122,13 +122,13 @@ def mul(self, other):
 mul.vjp(self=lambda grad, other: grad * F.conj(other), other=lambda grad, self: grad * F.conj(self))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def multiply(input, other):
     """input * other. Reference: torch.multiply."""
     return F.mul(input, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def subtract(input, other, *, alpha=1):
     """input - alpha * other. Reference: torch.subtract."""
     return F.sub(input, other, alpha=alpha)
@@ -160,13 +160,13 @@ def div_rounded(self, other, *, rounding_mode: str | None = None):
 div_rounded.vjp(self=lambda grad: F.no_gradient(grad), other=lambda grad: F.no_gradient(grad))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def divide(input, other, *, rounding_mode=None):
     """input / other. Reference: torch.divide."""
     return F.div(input, other, rounding_mode=rounding_mode)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def true_divide(input, other):
     """input / other. Reference: torch.true_divide."""
     return F.div(input, other)
@@ -262,7 +262,7 @@ def neg(self):
 neg.vjp(self=lambda grad: -grad)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def negative(input):
     """-input. Reference: torch.negative."""
     return F.neg(input)
@@ -284,7 +284,7 @@ def abs(self):
 abs.vjp(self=lambda grad, self: grad * F.sgn(self))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def absolute(input):
     """The absolute value. Reference: torch.absolute."""
     return F.abs(input)
@@ -431,7 +431,7 @@ def trunc(self):
 trunc.vjp(self=lambda grad: F.no_gradient(grad))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def fix(input):
     """input without its fraction. Reference: torch.fix."""
     return F.trunc(input)
@@ -466,7 +466,7 @@ frac.vjp(self=lambda grad: grad)
 
 # --------------------------------------------------------------------------------------------------------- complex parts
 
-@elementwise(inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
+@elementwise(inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"}, out=False)
 def conj(self):
     """The complex conjugate; a real tensor as it is. Reference: torch.conj."""
     return np.conjugate(self) if self.dtype.kind == "c" else self

@@ -120,7 +120,7 @@ def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_s
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"})
+@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False)
 def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
     """A copy with values at index tensors or masks, added to what was there if `accumulate`.
 
@@ -402,7 +402,7 @@ def zero(self):
 zero.vjp(self=lambda grad: F.zero(grad))
 
 
-@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"})
+@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"}, out=False)
 def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
     return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)

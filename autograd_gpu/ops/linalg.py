@@ -132,7 +132,7 @@ bmm.vjp(self=lambda grad, mat2: F.bmm(grad, F.conj(F.transpose(mat2, 1, 2))),
         mat2=lambda grad, self: F.bmm(F.conj(F.transpose(self, 1, 2)), grad))
 
 
-@composite
+@composite(out=True)
 def outer(input, vec2):
     """The products of each element of a vector with each of another. Raises RuntimeError for other shapes. Reference: torch.outer."""
     if input.ndim != 1 or vec2.ndim != 1:
@@ -140,13 +140,13 @@ def outer(input, vec2):
     return F.reshape(input, (-1, 1)) * vec2
 
 
-@composite
+@composite(out=True)
 def ger(input, vec2):
     """outer under another name. Reference: torch.ger."""
     return F.outer(input, vec2)
 
 
-@composite
+@composite(out=True)
 def matmul(input, other):
     """The matrix product, of vectors, matrices or broadcast batches of them; PyTorch's graph of mm, mv, dot or bmm with views.
 
@@ -223,7 +223,7 @@ def rmatmul(input, other):
     return F.matmul(other, input) if isinstance(other, Tensor) else NotImplemented
 
 
-@composite
+@composite(out=True)
 def inner(input, other):
     """The products of the last dimensions, summed. Reference: torch.inner."""
     if input.ndim == 0 or other.ndim == 0:
@@ -234,7 +234,7 @@ def inner(input, other):
     return F.tensordot(input, other, ([-1], [-1]))
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def tensordot(a, b, dims=2):
     """The products of two tensors summed over pairs of dimensions: last with first ones, or as two lists say.
 
@@ -364,7 +364,7 @@ addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
                F.conj(F.transpose(batch1, 1, 2)), F.expand(grad, (batch2_shape[0], *grad.shape))), alpha))
 
 
-@op()
+@op(out=False)
 def trace(self):
     """The sum of a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.trace."""
     if self.ndim != 2:
@@ -384,7 +384,7 @@ def trace_backward(grad, shape):
     return F.diagonal_backward(F.expand(grad, (shape[0] if shape[0] < shape[1] else shape[1],)), shape, 0, 0, 1)
 
 
-@composite
+@composite(out=True)
 def kron(input, other):
     """The Kronecker product: other times each element of input, side by side. Reference: torch.kron."""
     n = max(input.ndim, other.ndim)
@@ -412,7 +412,7 @@ addr.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
          vec2=lambda grad, vec1, alpha: F.scaled_back(F.mv(F.t(grad), F.conj(vec1)), alpha))
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def chain_matmul(*matrices):
     """The product of matrices, from left to right. Reference: torch.chain_matmul."""
     made = matrices[0]

@@ -210,7 +210,7 @@ def nansum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
 nansum.vjp(self=lambda grad, self, dim, keepdim: F.spread(grad, self.shape, dim, keepdim) * (self == self))
 
 
-@composite
+@composite(out=True)
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean over `dim` of the elements that are not NaN. Reference: torch.nanmean."""
     if _dtype.category(input._array.dtype) not in "fc":
@@ -464,7 +464,7 @@ def any(self, dim: Dims = None, keepdim: bool = False):
     return found.astype(self.dtype) if self.dtype == np.uint8 else found
 
 
-@op()
+@op(out=False)
 def count_nonzero(self, dim: Dims = None):
     """How many elements over `dim` are not zero. Dtype: int64. Reference: torch.count_nonzero."""
     if dim is None:

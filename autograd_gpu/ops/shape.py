@@ -550,7 +550,7 @@ def alias(self):
 alias.vjp(self=lambda grad: grad)
 
 
-@op()
+@op(out=False)
 def clone(self, *, memory_format: str = None):
     """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
     if memory_format is not None and not str(memory_format).endswith("_format"):

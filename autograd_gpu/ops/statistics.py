@@ -32,7 +32,7 @@ def _statistic(name, make):
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"{name} over `dim`, divided by the count less `correction` (1; `unbiased=False`: 0).\n\n"
                         f"    Raises: RuntimeError for integers and bools. Reference: torch.{name}.")
-    return composite(function)
+    return composite(function, out="mean" not in name)
 
 
 _statistic("var", lambda *a: F.var_correction(*a))
@@ -212,7 +212,7 @@ logsumexp.vjp(self=lambda grad, self, result, dim, keepdim:
               F.kept(grad, self.shape, dim, keepdim) * F.conj(F.exp(self - F.kept(result, self.shape, dim, keepdim))))
 
 
-@op(may_be_integer=True, function=False, method=False)
+@op(may_be_integer=True, function=False, method=False, out=True)
 def linalg_vector_norm(self, ord: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """(sum of |x| ** ord) ** (1 / ord) over `dim`; inf, -inf: the largest, smallest |x|; 0: how many are not zero.
 
@@ -272,14 +272,14 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
     return F.sgn(self) * size ** (ord - 1) * scale if ord < 2 else self * size ** (ord - 2) * scale
 
 
-@composite
-def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+@composite(out=True)
+def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
     """The p-norm over `dim`, of vectors: p a number, inf or "fro" (2).
 
     Raises: RuntimeError for another name, NotImplementedError for "nuc", which needs singular values. Reference: torch.norm.
     """
-    if p == "nuc" or out is not None:
-        raise NotImplementedError("norm: the nuclear norm and out= are not available")
+    if p == "nuc":
+        raise NotImplementedError("norm: the nuclear norm is not available here: use linalg.matrix_norm")
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):

@@ -264,7 +264,7 @@ def _alias(alias, name):
         return REGISTRY[name].function(input, *args, **kwargs)
     function.__name__ = alias
     function.__doc__ = f"{name}. Reference: torch.{alias}."
-    composite(function, inplace=True)
+    composite(function, inplace=True, out=True)
 
 
 for _second, _first in {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",
