@@ -4,6 +4,7 @@ from autograd_gpu.ops import (  # noqa: F401
     attention,
     compare,
     convert,
+    convolution,
     decompositions,
     dropout,
     elementwise,
