@@ -24,6 +24,8 @@ from autograd_gpu.ops.shape import ALL
 from autograd_gpu.ops.shape import _slice as _range
 
 BOUND = 64 << 20                             # bytes that the unfolded input takes at most
+CACHED = 4 << 20                             # the same on the CPU, where a product is faster on what the cache still holds; measured
+_CPU = np.ndarray                            # np in a body may be CuPy
 
 
 # ----------------------------------------------------------------------------------------------------------------- windows
@@ -69,21 +71,22 @@ def block(walk, size, out, samples, rows):
     return Block((samples, ALL, rows), count, (samples, ALL, *source), (ALL, ALL, *target), tuple(span))
 
 
-def blocks(walk, shape, out, itemsize, beside=0):
-    """The Blocks of the windows in an input of `shape`, of BOUND bytes each; samples that take more are divided along the rows of windows.
+def blocks(x, shape, walk, out, dtype, beside=0):
+    """The Blocks of the `out` windows in an input of `shape`: samples whose unfolded input in a dtype keeps to the bound, or rows of one.
 
-    `beside`: bytes that each sample takes besides.
+    x: an array, whose device decides. `beside`: bytes that each sample takes besides.
     """
+    bound = min(BOUND, CACHED) if x.__class__ is _CPU else BOUND
     batch, channels, *size = shape
-    row = max(1, channels * math.prod(walk.kernel) * math.prod(out[1:]) * itemsize)
-    samples, rows = max(1, BOUND // max(row * out[0], beside)), max(1, BOUND // row)
+    row = max(1, channels * math.prod(walk.kernel) * math.prod(out[1:]) * dtype.itemsize)
+    samples, rows = max(1, bound // max(row * out[0], beside)), max(1, bound // row)
     for n, r in itertools.product(range(0, batch, samples), range(0, out[0], rows)):
         yield block(walk, size, out, _range(n, n + samples), _range(r, min(r + rows, out[0])))
 
 
-def batch_last(shape, walk):
-    """Whether the batch is walked behind the other dimensions: then what is copied lies in longer pieces, and one product does it all."""
-    return shape[0] > 1 and math.prod(walk.kernel) > 1
+def batch_last(batch, walk, out):
+    """Whether the batch is walked behind the other dimensions: where a row of windows is short, longer pieces of memory are copied so."""
+    return batch > 1 and out[-1] < 16 and math.prod(walk.kernel) > 1
 
 
 def _turned(x):
@@ -114,6 +117,12 @@ def columns(x, block, walk, last, dtype):
 
 
 @composite(method=False, function=False)
+def rows(x, last, dtype):
+    """An array (n, o, *count) contiguous and in a dtype; batch last: (1, o, *count, n)."""
+    return np.ascontiguousarray(_turned(x) if last else x, dtype)
+
+
+@composite(method=False, function=False)
 def overlapped(found, block, walk, last):
     """What `columns` takes from a block's source, put back: elements that several windows share are summed."""
     m = len(walk.kernel)
@@ -139,10 +148,9 @@ def convolution(input, weight, bias: Tensor | None, stride: Size, padding: Size,
     _check(input, weight, bias, walk, transposed, output_padding, groups)
     dtype, size = accumulator(input.dtype), input.shape[2:]
     x, w = input.astype(dtype, copy=False), weight.astype(dtype, copy=False)
-    if transposed:
-        out = F.convolution_input(x, w, (len(x), w.shape[1] * groups, *walk.inputs(size, output_padding)), stride, padding, dilation, groups)
-    else:
-        out = F.convolution_output(x, w, (len(x), len(w), *walk.outputs(size)), stride, padding, dilation, groups)
+    made = (weight.shape[1] * groups, *walk.inputs(size, output_padding)) if transposed else (len(weight), *walk.outputs(size))
+    product = F.convolution_input if transposed else F.convolution_output
+    out = product(x, w, (len(input), *made), stride, padding, dilation, groups)
     if bias is not None:
         out += bias.reshape(-1, *[1] * len(size))
     return out.astype(input.dtype, copy=False)
@@ -176,13 +184,13 @@ def convolution_output(input, weight, size: Size, stride: Size, padding: Size, d
     walk, dtype = Walk(tuple(weight.shape[2:]), stride, padding, dilation), accumulator(input.dtype)
     matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).astype(dtype, copy=False)
     out = np.empty(size, input.dtype)
-    last = batch_last(input.shape, walk)
-    for block in blocks(walk, input.shape, size[2:], dtype.itemsize):
-        found = F.columns(input, block, walk, last, dtype)
+    last = batch_last(len(input), walk, size[2:])
+    for part in blocks(input, input.shape, walk, size[2:], dtype):
+        found = F.columns(input, part, walk, last, dtype)
         tail = found.shape[len(size):]
         found = np.matmul(matrix, found.reshape(len(found), groups, matrix.shape[2], math.prod(tail)))
         found = found.reshape(len(found), size[1], *tail)
-        out[block.windows] = _turned_back(found) if last else found
+        out[part.windows] = _turned_back(found) if last else found
     return out
 
 convolution_output.vjp(
@@ -196,15 +204,14 @@ convolution_output.vjp(
 def convolution_input(grad_output, weight, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """The gradient of a convolution for its input, which is of this size; grad_output: that of its result."""
     walk, dtype = Walk(tuple(weight.shape[2:]), stride, padding, dilation), accumulator(grad_output.dtype)
-    count = grad_output.shape[2:]
     matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).astype(dtype, copy=False).swapaxes(1, 2)
     out = np.zeros(size, dtype)
-    last = batch_last(size, walk)
-    for block in blocks(walk, size, count, dtype.itemsize):
-        grad = F.rows(grad_output[block.windows], groups, last, dtype)
-        found = np.matmul(matrix, grad)
-        found = found.reshape(len(found), size[1], *walk.kernel, *block.count, *[found.shape[3] // math.prod(block.count)] * last)
-        out[block.source] += F.overlapped(found, block, walk, last)
+    last = batch_last(size[0], walk, grad_output.shape[2:])
+    for part in blocks(grad_output, size, walk, grad_output.shape[2:], dtype):
+        grad = F.rows(grad_output[part.windows], last, dtype)
+        tail = grad.shape[2:]
+        found = np.matmul(matrix, grad.reshape(len(grad), groups, matrix.shape[2], math.prod(tail)))
+        out[part.source] += F.overlapped(found.reshape(len(grad), size[1], *walk.kernel, *tail), part, walk, last)
     return out.astype(grad_output.dtype, copy=False)
 
 convolution_input.vjp(
@@ -218,26 +225,22 @@ convolution_input.vjp(
 def convolution_weight(grad_output, input, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """The gradient of a convolution for its weight, which is of this size; grad_output: that of its result."""
     walk, dtype = Walk(tuple(size[2:]), stride, padding, dilation), accumulator(input.dtype)
-    out = np.zeros((groups, size[0] // groups, math.prod(size[1:])), dtype)
-    last = batch_last(input.shape, walk)
-    for block in blocks(walk, input.shape, grad_output.shape[2:], dtype.itemsize, 0 if last else out.nbytes):
-        grad = F.rows(grad_output[block.windows], groups, last, dtype)
-        found = F.columns(input, block, walk, last, dtype).reshape(len(grad), groups, out.shape[2], grad.shape[3])
-        out += np.add.reduce(np.matmul(grad, found.swapaxes(2, 3)), 0)
-    return out.reshape(size).astype(input.dtype, copy=False)
+    out = np.zeros((groups, math.prod(size[1:]), size[0] // groups), dtype)
+    last = batch_last(len(input), walk, grad_output.shape[2:])
+    for part in blocks(input, input.shape, walk, grad_output.shape[2:], dtype, 0 if last else out.nbytes):
+        grad = F.rows(grad_output[part.windows], last, dtype)
+        found = F.columns(input, part, walk, last, dtype)
+        windows = math.prod(grad.shape[2:])
+        grad = grad.reshape(len(grad), groups, out.shape[2], windows)
+        found = found.reshape(len(grad), groups, out.shape[1], windows)
+        out += np.add.reduce(np.matmul(found, grad.swapaxes(2, 3)), 0)       # this way round: the larger matrix first is faster
+    return np.ascontiguousarray(out.swapaxes(1, 2).reshape(size), input.dtype)
 
 convolution_weight.vjp(
     grad_output=lambda grad, input, grad_output_shape, stride, padding, dilation, groups:
         F.convolution_output(F.conj(input), grad, grad_output_shape, stride, padding, dilation, groups),
     input=lambda grad, grad_output, input_shape, stride, padding, dilation, groups:
         F.convolution_input(F.conj(grad_output), grad, input_shape, stride, padding, dilation, groups))
-
-
-@composite(method=False, function=False)
-def rows(x, groups, last, dtype):
-    """An array (n, o, *count) as matrices with a row for each of the o: (n, groups, o // groups, windows), or (1, ..., windows * n)."""
-    x = np.ascontiguousarray(_turned(x) if last else x, dtype)
-    return x.reshape(len(x), groups, x.shape[1] // groups, math.prod(x.shape[2:]))
 
 
 # ------------------------------------------------------------------------------------------------------------ windows as columns
@@ -280,11 +283,11 @@ def unfold_function(input, kernel_size, dilation=1, padding=0, stride=1):
     walk = _walk_of("unfold", input, kernel_size, dilation, padding, stride)
     shape = list(input.shape)
     if input.ndim not in (3, 4) or 0 in shape[-3:]:
-        raise RuntimeError(f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
-                           f"but got: {shape}")
+        raise RuntimeError(f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
+                           f"input, but got: {shape}")
     if min(out := walk.outputs(shape[-2:])) < 1:
-        raise RuntimeError(f"unfold: Given input with spatial size {shape[-2:]}, {_described(walk)}, calculated shape of the array of sliding "
-                           f"blocks as {out}, but its components must be at least one")
+        raise RuntimeError(f"unfold: Given input with spatial size {shape[-2:]}, {_described(walk)}, calculated shape of the array of "
+                           f"sliding blocks as {out}, but its components must be at least one")
     return F.im2col(input, walk.kernel, walk.dilation, walk.padding, walk.stride)
 
 
@@ -301,12 +304,12 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         raise RuntimeError(f"fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "
                            f"input, but got: {shape}")
     if shape[-2] % n:
-        raise RuntimeError(f"fold: Expected size of input's dimension {input.ndim - 2} to be divisible by the product of kernel_size, but got "
-                           f"{shape[-2]} and kernel_size={walk.kernel}")
+        raise RuntimeError(f"fold: Expected size of input's dimension {input.ndim - 2} to be divisible by the product of kernel_size, but "
+                           f"got {shape[-2]} and kernel_size={walk.kernel}")
     out = walk.outputs(size)
     if min(out) < 1 or shape[-1] != math.prod(out):
-        raise RuntimeError(f"fold: Given output_size={size}, {_described(walk)}, expected size of input's dimension {input.ndim - 1} to match "
-                           f"the calculated number of sliding blocks {out[0]} * {out[1]}, but got {shape[-1]}")
+        raise RuntimeError(f"fold: Given output_size={size}, {_described(walk)}, expected size of input's dimension {input.ndim - 1} to "
+                           f"match the calculated number of sliding blocks {out[0]} * {out[1]}, but got {shape[-1]}")
     return F.col2im(input, size, walk.kernel, walk.dilation, walk.padding, walk.stride)
 
 
@@ -356,8 +359,8 @@ def _check(input, weight, bias, walk, transposed, output_padding, groups):
     if groups < 1:
         raise RuntimeError(f"{name}: non-positive groups is not supported, got {groups}")
     if shape[0] < groups or shape[0] % groups:
-        raise RuntimeError(f"{name}: Given groups={groups}, expected weight to be at least {groups} at dimension 0 and divisible by it, but "
-                           f"got weight of size {shape}")
+        raise RuntimeError(f"{name}: Given groups={groups}, expected weight to be at least {groups} at dimension 0 and divisible by it, "
+                           f"but got weight of size {shape}")
     channels, made = (shape[0], shape[1] * groups) if transposed else (shape[1] * groups, shape[0])
     if size[1] != channels:
         raise RuntimeError(f"{name}: Given groups={groups}, transposed={transposed}, weight of size {shape}, expected input{size} to have "
@@ -372,11 +375,11 @@ def _check(input, weight, bias, walk, transposed, output_padding, groups):
             raise RuntimeError(f"{name}: output padding must be smaller than either stride or dilation, but got output_padding "
                                f"{output_padding}, stride {walk.stride}, dilation {walk.dilation}")
         if min(found := walk.inputs(size[2:], output_padding)) < 1:
-            raise RuntimeError(f"{name}: Given input size per channel: {size[2:]}. Calculated output size per channel: {found}. Output size "
-                               f"is too small")
+            raise RuntimeError(f"{name}: Given input size per channel: {size[2:]}. Calculated output size per channel: {found}. Output "
+                               f"size is too small")
     elif min(walk.outputs(size[2:])) < 1:
-        raise RuntimeError(f"{name}: Calculated padded input size per channel: {[n + 2 * p for n, p in zip(size[2:], walk.padding)]}. Kernel "
-                           f"size: {walk.kernel} with dilation {walk.dilation}. Kernel size can't be greater than actual input size")
+        raise RuntimeError(f"{name}: Given input size per channel: {size[2:]} and padding {walk.padding}. Kernel size: {walk.kernel} with "
+                           f"dilation {walk.dilation}. Kernel size can't be greater than actual input size")
     if 0 in size[2:] and 0 not in size[:2]:
         raise RuntimeError(f"{name}: Only zero batch or zero channel inputs are supported, but got input shape: {size}")
 
@@ -396,7 +399,10 @@ def _numbers(name, what, value, n):
 
 
 def _convolve(name, input, weight, bias, stride, padding, dilation, groups, output_padding=None):
-    """A convolution over as many dimensions as the last character but one of its name says, batched or not; transposed with an output_padding."""
+    """A convolution over as many dimensions as the last character but one of its name says, batched or not.
+
+    With an output_padding it is a transposed one.
+    """
     n = int(name[-2])
     for what, t in (("input", input), ("weight", weight)):
         if not isinstance(t, Tensor) and not _device.is_array(t):
