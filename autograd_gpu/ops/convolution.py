@@ -100,20 +100,20 @@ def _turned_back(x):
 
 
 @composite(method=False, function=False)
-def columns(x, block, walk, last, dtype):
+def columns(x, part, walk, last, dtype):
     """The windows of a block as an array (n, c, *kernel, *count) in a dtype; batch last: (1, c, *kernel, *count, n)."""
-    x = x[block.source]
+    x = x[part.source]
     if last:
         x = _turned(x)
     m = len(walk.kernel) + 2
-    if last or x.dtype != dtype or x.shape[2:] != block.span:
-        made = np.empty if x.shape[2:m] == block.span else np.zeros
-        made = made((*x.shape[:2], *block.span, *x.shape[m:]), dtype)
-        made[block.target] = x
+    if last or x.dtype != dtype or x.shape[2:] != part.span:
+        made = np.empty if x.shape[2:m] == part.span else np.zeros
+        made = made((*x.shape[:2], *part.span, *x.shape[m:]), dtype)
+        made[part.target] = x
         x = made
     steps = x.strides[2:m]
     strides = (*x.strides[:2], *map(operator.mul, steps, walk.dilation), *map(operator.mul, steps, walk.stride), *x.strides[m:])
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(x, (*x.shape[:2], *walk.kernel, *block.count, *x.shape[m:]), strides))
+    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(x, (*x.shape[:2], *walk.kernel, *part.count, *x.shape[m:]), strides))
 
 
 @composite(method=False, function=False)
@@ -123,16 +123,15 @@ def rows(x, last, dtype):
 
 
 @composite(method=False, function=False)
-def overlapped(found, block, walk, last):
-    """What `columns` takes from a block's source, put back: elements that several windows share are summed."""
-    m = len(walk.kernel)
-    made = np.zeros((*found.shape[:2], *block.span, *found.shape[2 + 2 * m:]), found.dtype)
+def overlapped(found, part, walk):
+    """What `columns` took of a block put back to where it was: elements that several windows share are summed."""
+    dims = len(walk.kernel)
+    made = np.zeros((*found.shape[:2], *part.span, *found.shape[2 + 2 * dims:]), found.dtype)
     for tap in itertools.product(*map(range, walk.kernel)):
         places = [_range(t * d, t * d + (c - 1) * s + 1, s)
-                  for t, d, c, s in zip(tap, walk.dilation, block.count, walk.stride, strict=True)]
+                  for t, d, c, s in zip(tap, walk.dilation, part.count, walk.stride, strict=True)]
         made[(ALL, ALL, *places)] += found[(ALL, ALL, *tap)]
-    made = made[block.target]
-    return _turned_back(made) if last else made
+    return made[part.target]
 
 
 # --------------------------------------------------------------------------------------------------------- the three products
@@ -211,7 +210,8 @@ def convolution_input(grad_output, weight, size: Size, stride: Size, padding: Si
         grad = F.rows(grad_output[part.windows], last, dtype)
         tail = grad.shape[2:]
         found = np.matmul(matrix, grad.reshape(len(grad), groups, matrix.shape[2], math.prod(tail)))
-        out[part.source] += F.overlapped(found.reshape(len(grad), size[1], *walk.kernel, *tail), part, walk, last)
+        found = F.overlapped(found.reshape(len(grad), size[1], *walk.kernel, *tail), part, walk)
+        out[part.source] += _turned_back(found) if last else found
     return out.astype(grad_output.dtype, copy=False)
 
 convolution_input.vjp(
@@ -267,7 +267,7 @@ def col2im(self, output_size: Size, kernel_size: Size, dilation: Size, padding: 
     made = np.zeros((*(batch or (1,)), channels, *output_size), self.dtype)
     part = block(walk, output_size, out, ALL, _range(0, out[0]))
     found = self.reshape(len(made), channels, *kernel_size, *out).astype(accumulator(self.dtype), copy=False)
-    made[part.source] = F.overlapped(found, part, walk, False)
+    made[part.source] = F.overlapped(found, part, walk)
     return made if batch else made[0]
 
 col2im.vjp(self=lambda grad, kernel_size, dilation, padding, stride: F.im2col(grad, kernel_size, dilation, padding, stride))
