@@ -15,6 +15,7 @@ from autograd_gpu.ops import (  # noqa: F401
     linalg,
     loss,
     nn,
+    padding,
     parts,
     powers,
     random,
