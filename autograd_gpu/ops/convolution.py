@@ -71,14 +71,14 @@ def block(walk, size, out, samples, rows):
     return Block((samples, ALL, rows), count, (samples, ALL, *source), (ALL, ALL, *target), tuple(span))
 
 
-def blocks(x, shape, walk, out, dtype, beside=0):
-    """The Blocks of the `out` windows in an input of `shape`: samples whose unfolded input in a dtype keeps to the bound, or rows of one.
+def blocks(x, shape, walk, out, beside=0):
+    """The Blocks of the `out` windows in an input of `shape`: samples whose unfolded input keeps to the bound, or rows of one.
 
-    x: an array, whose device decides. `beside`: bytes that each sample takes besides.
+    x: an array of the device and dtype that it is about. `beside`: bytes that each sample takes besides.
     """
     bound = min(BOUND, CACHED) if x.__class__ is _CPU else BOUND
     batch, channels, *size = shape
-    row = max(1, channels * math.prod(walk.kernel) * math.prod(out[1:]) * dtype.itemsize)
+    row = max(1, channels * math.prod(walk.kernel) * math.prod(out[1:]) * x.itemsize)
     samples, rows = max(1, bound // max(row * out[0], beside)), max(1, bound // row)
     for n, r in itertools.product(range(0, batch, samples), range(0, out[0], rows)):
         yield block(walk, size, out, _range(n, n + samples), _range(r, min(r + rows, out[0])))
@@ -100,15 +100,15 @@ def _turned_back(x):
 
 
 @composite(method=False, function=False)
-def columns(x, part, walk, last, dtype):
-    """The windows of a block as an array (n, c, *kernel, *count) in a dtype; batch last: (1, c, *kernel, *count, n)."""
+def columns(x, part, walk, last):
+    """The windows of a block as an array (n, c, *kernel, *count); batch last: (1, c, *kernel, *count, n)."""
     x = x[part.source]
     if last:
         x = _turned(x)
     m = len(walk.kernel) + 2
-    if last or x.dtype != dtype or x.shape[2:] != part.span:
+    if last or x.shape[2:] != part.span:
         made = np.empty if x.shape[2:m] == part.span else np.zeros
-        made = made((*x.shape[:2], *part.span, *x.shape[m:]), dtype)
+        made = made((*x.shape[:2], *part.span, *x.shape[m:]), x.dtype)
         made[part.target] = x
         x = made
     steps = x.strides[2:m]
@@ -117,9 +117,9 @@ def columns(x, part, walk, last, dtype):
 
 
 @composite(method=False, function=False)
-def rows(x, last, dtype):
-    """An array (n, o, *count) contiguous and in a dtype; batch last: (1, o, *count, n)."""
-    return np.ascontiguousarray(_turned(x) if last else x, dtype)
+def rows(x, last):
+    """An array (n, o, *count), contiguous; batch last: (1, o, *count, n)."""
+    return np.ascontiguousarray(_turned(x) if last else x)
 
 
 @composite(method=False, function=False)
@@ -180,16 +180,19 @@ def convolution_backward(needs, grad, input, weight, stride, padding, dilation, 
 @op(method=False, function=False, node="ConvolutionBackwardBackward0")
 def convolution_output(input, weight, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """A convolution without bias; size: its result's."""
-    walk, dtype = Walk(tuple(weight.shape[2:]), stride, padding, dilation), accumulator(input.dtype)
-    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).astype(dtype, copy=False)
+    walk = Walk(tuple(weight.shape[2:]), stride, padding, dilation)
+    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:]))
     out = np.empty(size, input.dtype)
     last = batch_last(len(input), walk, size[2:])
-    for part in blocks(input, input.shape, walk, size[2:], dtype):
-        found = F.columns(input, part, walk, last, dtype)
+    for part in blocks(input, input.shape, walk, size[2:]):
+        found = F.columns(input, part, walk, last)
         tail = found.shape[len(size):]
         found = np.matmul(matrix, found.reshape(len(found), groups, matrix.shape[2], math.prod(tail)))
         found = found.reshape(len(found), size[1], *tail)
-        out[part.windows] = _turned_back(found) if last else found
+        found = _turned_back(found) if last else found
+        if found.shape == size:              # one block is all
+            return np.ascontiguousarray(found)
+        out[part.windows] = found
     return out
 
 convolution_output.vjp(
@@ -202,17 +205,20 @@ convolution_output.vjp(
 @op(method=False, function=False, node="ConvolutionBackwardBackward0")
 def convolution_input(grad_output, weight, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """The gradient of a convolution for its input, which is of this size; grad_output: that of its result."""
-    walk, dtype = Walk(tuple(weight.shape[2:]), stride, padding, dilation), accumulator(grad_output.dtype)
-    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).astype(dtype, copy=False).swapaxes(1, 2)
-    out = np.zeros(size, dtype)
-    last = batch_last(size[0], walk, grad_output.shape[2:])
-    for part in blocks(grad_output, size, walk, grad_output.shape[2:], dtype):
-        grad = F.rows(grad_output[part.windows], last, dtype)
+    walk, count = Walk(tuple(weight.shape[2:]), stride, padding, dilation), grad_output.shape[2:]
+    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).swapaxes(1, 2)
+    out = np.zeros(size, grad_output.dtype)
+    last = batch_last(size[0], walk, count)
+    for part in blocks(grad_output, size, walk, count):
+        grad = F.rows(grad_output[part.windows], last)
         tail = grad.shape[2:]
         found = np.matmul(matrix, grad.reshape(len(grad), groups, matrix.shape[2], math.prod(tail)))
         found = F.overlapped(found.reshape(len(grad), size[1], *walk.kernel, *tail), part, walk)
-        out[part.source] += _turned_back(found) if last else found
-    return out.astype(grad_output.dtype, copy=False)
+        found = _turned_back(found) if last else found
+        if found.shape == size and part.count == count:
+            return np.ascontiguousarray(found)
+        out[part.source] += found
+    return out
 
 convolution_input.vjp(
     grad_output=lambda grad, weight, grad_output_shape, stride, padding, dilation, groups:
@@ -224,17 +230,17 @@ convolution_input.vjp(
 @op(method=False, function=False, node="ConvolutionBackwardBackward0")
 def convolution_weight(grad_output, input, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """The gradient of a convolution for its weight, which is of this size; grad_output: that of its result."""
-    walk, dtype = Walk(tuple(size[2:]), stride, padding, dilation), accumulator(input.dtype)
-    out = np.zeros((groups, math.prod(size[1:]), size[0] // groups), dtype)
+    walk = Walk(tuple(size[2:]), stride, padding, dilation)
+    out = np.zeros((groups, math.prod(size[1:]), size[0] // groups), input.dtype)
     last = batch_last(len(input), walk, grad_output.shape[2:])
-    for part in blocks(input, input.shape, walk, grad_output.shape[2:], dtype, 0 if last else out.nbytes):
-        grad = F.rows(grad_output[part.windows], last, dtype)
-        found = F.columns(input, part, walk, last, dtype)
+    for part in blocks(input, input.shape, walk, grad_output.shape[2:], 0 if last else out.nbytes):
+        grad = F.rows(grad_output[part.windows], last)
+        found = F.columns(input, part, walk, last)
         windows = math.prod(grad.shape[2:])
         grad = grad.reshape(len(grad), groups, out.shape[2], windows)
         found = found.reshape(len(grad), groups, out.shape[1], windows)
         out += np.add.reduce(np.matmul(found, grad.swapaxes(2, 3)), 0)       # this way round: the larger matrix first is faster
-    return np.ascontiguousarray(out.swapaxes(1, 2).reshape(size), input.dtype)
+    return np.ascontiguousarray(out.swapaxes(1, 2)).reshape(size)
 
 convolution_weight.vjp(
     grad_output=lambda grad, input, grad_output_shape, stride, padding, dilation, groups:
@@ -251,7 +257,7 @@ def im2col(self, kernel_size: Size, dilation: Size, padding: Size, stride: Size)
     walk = Walk(kernel_size, stride, padding, dilation)
     *batch, channels, height, width = self.shape
     out = walk.outputs((height, width))
-    found = F.columns(self if batch else self[None], block(walk, (height, width), out, ALL, _range(0, out[0])), walk, False, self.dtype)
+    found = F.columns(self if batch else self[None], block(walk, (height, width), out, ALL, _range(0, out[0])), walk, False)
     return found.reshape(*batch, channels * math.prod(kernel_size), math.prod(out))
 
 im2col.vjp(self=lambda grad, self_shape, kernel_size, dilation, padding, stride:
