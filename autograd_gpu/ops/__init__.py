@@ -24,4 +24,5 @@ from autograd_gpu.ops import (  # noqa: F401
     statistics,
     strided,
     transcendental,
+    typed,
 )
