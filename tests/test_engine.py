@@ -7,7 +7,7 @@ import pytest
 from autograd_gpu.base import wrap
 from autograd_gpu.engine.node import Node, leaf_node, new_node, rare_of
 from autograd_gpu.engine.run import run
-from autograd_gpu.engine.task import GraphTask, ReadyQueue, count_dependencies
+from autograd_gpu.engine.task import ABSENT, GraphTask, count_dependencies
 
 
 class Toy(Node):
@@ -81,8 +81,8 @@ def test_a_node_waits_for_all_its_gradients():
 
 
 @pytest.mark.parametrize("places", [1, 2, 5])
-def test_any_number_of_devices_has_a_queue_each(places):
-    """A chain that changes device at every node, with a side branch, and all of it on one task."""
+def test_a_graph_on_any_number_of_devices_runs_newest_first(places):
+    """A chain that changes device at every node, with a side branch, on one thread."""
     log, x = [], leaf()
     devices = [Place(f"place:{i}") for i in range(places)]
     node = leaf_node(x)
@@ -91,19 +91,8 @@ def test_any_number_of_devices_has_a_queue_each(places):
         node = toy(i, log, node, side, device=devices[i % places])
     task = GraphTask(True, False)
     run(task, [(node, 0, np.ones(2))])
-    assert set(task.queues) >= set(devices)
-    assert all(isinstance(q, ReadyQueue) and q.device is d and not q.seqs for d, q in task.queues.items())
-    assert sorted(map(str, log)) == sorted([str(i) for i in range(20)] + [f"side{i}" for i in range(20)])
+    assert log == [name for i in reversed(range(20)) for name in (i, f"side{i}")]
     assert x._grad._array.tolist() == [21.0, 21.0]
-
-
-def test_within_a_device_the_newest_first_whatever_the_other_queues_hold():
-    log, here, there = [], Place("here"), Place("there")
-    x = leaf()
-    nodes = [toy(i, log, leaf_node(x), device=(here, there)[i % 2]) for i in range(6)]
-    backward(toy("root", log, *nodes))
-    assert [i for i in log if i in (0, 2, 4)] == [4, 2, 0]
-    assert [i for i in log if i in (1, 3, 5)] == [5, 3, 1]
 
 
 def test_accumulate_grad_runs_ahead_of_ready_nodes():
@@ -167,7 +156,9 @@ def test_dependencies_count_every_edge():
     log, x = [], leaf()
     a = toy("a", log, leaf_node(x), leaf_node(x))
     root = toy("root", log, a, a, leaf_node(x))
-    assert count_dependencies([root]) == {root: 1, a: 2, leaf_node(x): 3}
+    buffers = {}
+    assert count_dependencies([root], buffers) == {root: 1, a: 2, leaf_node(x): 3}
+    assert buffers == {leaf_node(x): ABSENT}
 
 
 def test_no_gradient_is_not_zero_gradient():

@@ -147,6 +147,25 @@ def keyword_arguments(torch):
 
 
 @program
+def forward_records_a_write_to_its_input(torch):
+    class Writes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                x.mul_(3)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 5
+    x = leaf(torch)
+    y = x * 1
+    out = Writes.apply(y)
+    (out.sum() + y.sum()).backward()
+    return x.grad, out.grad_fn.next_functions[0][0].name(), y.grad_fn.name()
+
+
+@program
 def a_gradient_is_none_where_not_materialized(torch):
     seen = []
 

@@ -270,6 +270,7 @@ class Function:
         ctx.materialize_grads = True
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ctx._saved = ctx.saved_for_forward = ()
         ctx._saved_at = []
+        ctx._edge_list = tuple([edge_of(t) for t in inputs]) if recorded else ()      # before forward, which may write to its inputs
         with remembering() if recorded else no_grad() as inside:
             if apart:
                 output = cls.forward(*args)
@@ -278,7 +279,6 @@ class Function:
                 output = cls.forward(ctx, *args)
             outputs = _check_outputs(ctx, output if isinstance(output, tuple) else (output,), inputs)
         ctx._inputs = [_meta(a) if isinstance(a, Tensor) else None for a in args] if recorded else ()
-        ctx._edge_list = tuple([edge_of(t) for t in inputs]) if recorded else ()
         outputs = _attach(ctx, outputs, inputs, recorded)
         if recorded:
             ctx._inside = _left(inside, outputs)

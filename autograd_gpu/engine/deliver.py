@@ -11,6 +11,7 @@ from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.engine.node import AccumulateGrad, stand_in
+from autograd_gpu.engine.task import ABSENT, UNWANTED
 
 _ndarray = np.ndarray
 NOTHING = object()                           # what a node that is not run gives
@@ -24,56 +25,48 @@ def total(a, b):
 
 
 def deliverer(task, arrive):
-    """deliver(n, nr, g, grad): gradient g arrives at node n from a node that took `grad`; n when it was the last and n is to be run.
+    """deliver(n, nr, g, grad): gradient g arrives at output nr of node n, from a node that took `grad`.
 
-    Where it was the last of a leaf, `arrive(task, n, g, shared)` does the rest.
+    Where it is the last of a leaf, `arrive(task, n, g, shared)` does the rest.
     """
-    dependencies, buffers, owned, needed = task.dependencies, task.buffers, task.owned, task.needed
-    ends, tensors = task.ends, task.create_graph
-    directly = arrive is arrive_at_leaf and needed is None and task.captures is None
+    dependencies, buffers, owned, tensors = task.dependencies, task.buffers, task.owned, task.create_graph
+    directly = arrive is arrive_at_leaf and task.needed is None and task.captures is None
 
     def deliver(n, nr, g, grad):
-        left = dependencies[n] - 1
+        old = buffers.get(n, ABSENT)
+        if old is UNWANTED:
+            return
         leaf = type(n) is AccumulateGrad
-        if not leaf and n._outputs != 1:
-            slots = buffers.get(n)
-            if slots is None:
-                slots = buffers[n] = [None] * (n._outputs if type(n._outputs) is int else len(n._result_meta))
-            if g is not None:
-                slots[nr] = g if slots[nr] is None else total(slots[nr], g)
-        elif n not in buffers:
-            if leaf and not left:
+        if leaf:
+            left = dependencies[n] = dependencies[n] - 1
+            if old is ABSENT and not left:
+                del buffers[n]
                 shared = tensors or g is grad or g is None or g.base is not None
                 if directly and n._rare is None and n.variable._hooks is None and n.variable._requires and n.variable._view is None:
                     if g is not None:
                         accumulate(n.variable, g, shared)
                 else:
                     arrive(task, n, g, shared)
-                return None
+                return
+        if old is ABSENT or old is None:
             buffers[n] = g
         elif g is not None:
-            old = buffers[n]
-            if old is None:
-                buffers[n] = g
+            if type(old) is list:
+                old[nr] = g if old[nr] is None else total(old[nr], g)
             elif n in owned:
                 old += g
             else:
-                g = total(old, g)
+                buffers[n] = total(old, g)
                 if not tensors:
                     owned.add(n)
-                buffers[n] = g
-        if left:
-            dependencies[n] = left
-            return None
-        if leaf:
+        if leaf and not left:
             arrive(task, n, buffers.pop(n), n not in owned)
-            return None
-        return n if needed is None or n in needed or n in ends else None
     return deliver
 
+
 def deliver_all(task, node, results, grad, deliver):
-    """Deliver the gradients of a node with any number of edges, that took `grad`; the nodes that became ready."""
-    ready, seen = [], set()
+    """Deliver the gradients of a node with any number of edges, that took `grad`."""
+    seen = set()
     tensors, rare = task.create_graph, node._rare
     several = node._arity != 1
     crosses = rare is not None and rare.crosses
@@ -86,12 +79,9 @@ def deliver_all(task, node, results, grad, deliver):
             seen.add(id(g))
         if crosses and g is not None:
             with _device.guard(g.device if tensors else _device.of(g)):      # what it is added to is there too
-                n = deliver(n, nr, g, grad)
+                deliver(n, nr, g, grad)
         else:
-            n = deliver(n, nr, g, grad)
-        if n is not None:
-            ready.append(n)
-    return ready
+            deliver(n, nr, g, grad)
 
 
 def visit(task, node, grad):

@@ -15,6 +15,7 @@ from autograd_gpu.engine.grad_mode import everywhere
 next_seq = itertools.count().__next__
 LAST = 2**64 - 1                             # AccumulateGrad's sequence number: ahead of everything in a ready queue
 _next_id = itertools.count().__next__
+LEAF, ONE, TWO, MANY = range(4)              # `_kind` of a node: no edges; one or two, and a single output; anything else
 PRIME = 251                                  # one node in so many can unlink (see unlink); prime, so that no stride misses it
 
 
@@ -75,7 +76,11 @@ class Node:
     _result_meta: Sequence[Any]              # of a node with several results: (shape, dtype, ...) of each
     _arity = 0
     _outputs = 1
+    _kind = LEAF
     _title = "Node"
+
+    def __init_subclass__(cls):
+        cls._kind = cls._arity if cls._arity <= TWO and cls._outputs == 1 else MANY
 
     def name(self) -> str:
         """The name PyTorch gives this kind of node, such as MulBackward0."""

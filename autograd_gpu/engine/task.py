@@ -1,30 +1,16 @@
-"""One backward: what it keeps, what it is to find, which of its nodes are ready."""
+"""One backward: what it keeps, what it is to find, which of its nodes run and in what order."""
 from __future__ import annotations
 
 import operator
-from heapq import heappop, heappush
 
 from autograd_gpu import devices as _device
+from autograd_gpu.engine.node import LEAF, MANY, TWO
 
 _by_seq = operator.attrgetter("_seq")
 
 
-class ReadyQueue:
-    """Nodes of one device whose gradients have all arrived; the newest comes first."""
-
-    __slots__ = ("device", "seqs", "_nodes")
-
-    def __init__(self, device):
-        self.device = device
-        self.seqs = []                       # negated sequence numbers: a heap gives the smallest
-        self._nodes = {}
-
-    def push(self, node):
-        heappush(self.seqs, -node._seq)
-        self._nodes[node._seq] = node
-
-    def pop(self):
-        return self._nodes.pop(-heappop(self.seqs))
+ABSENT = object()                            # in the buffer of a leaf: nothing has arrived yet
+UNWANTED = object()                          # in that of a node that is not to run
 
 
 class GraphTask:
@@ -35,7 +21,7 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers", "owned",
-                 "queues", "roots", "guard", "__weakref__")
+                 "roots", "guard", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
@@ -43,17 +29,36 @@ class GraphTask:
         # where gradients of tensors that are no leaves are captured; a sole root
         self.ends = {n for n in self.captured if n._arity} if captures else set()
         self.needed = None                   # the nodes that have to run; None: all
-        self.buffers = {}                    # node: what has arrived for it
+        self.buffers = {}                    # node: what has arrived for it; a list where it has several outputs
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
-        self.queues = {}                     # device: ReadyQueue
-        self.guard = None                    # keeps the queue's device current
+        self.guard = None                    # keeps the device of what runs current
 
-    def queue(self, device):
-        """The ready queue of a device."""
-        found = self.queues.get(device)
-        if found is None:
-            found = self.queues[device] = ReadyQueue(device)
-        return found
+    def prepare(self, roots):
+        """Look at the graph: count what will arrive, find what has to run, give leaves and what is not to run their buffers."""
+        self.roots = roots
+        self.dependencies = count_dependencies([root[0] for root in roots], self.buffers)
+        if self.captures is not None or self.only is not None:
+            self.needed = find_needed(self)
+            if self.needed is not None:
+                if len(roots) == 1 and roots[0][0] not in self.needed:
+                    self.ends.add(roots[0][0])               # its hooks run, as the gradient is there
+                for node in self.dependencies:
+                    if not (node in self.needed or node in self.captured or node in self.ends):
+                        self.buffers[node] = UNWANTED
+
+    def in_order(self):
+        """The nodes that run, the newest first: every edge leads to an older node, so that all that a node waits for comes before it.
+
+        It is the order that a ready queue gives. Leaves are not among them: they get their gradient as the last part of it arrives.
+        """
+        nodes = self.dependencies
+        if self.needed is not None:
+            nodes = [n for n in nodes if self.buffers.get(n) is not UNWANTED]
+        nodes = sorted(nodes, key=_by_seq)
+        while nodes and nodes[-1]._kind == LEAF:
+            nodes.pop()
+        nodes.reverse()
+        return nodes
 
     def work_on(self, device):
         """Make a device current in this thread, until the next call; None ends it."""
@@ -65,50 +70,49 @@ class GraphTask:
             self.guard.__enter__()
 
 
-def count_dependencies(roots):
-    """{node: how many gradients will arrive at it} over all that is reachable from the roots, which count one each."""
-    counts = {}
-    stack = []
+def count_dependencies(roots, buffers):
+    """{node: how many gradients will arrive at it} over all that is reachable from the roots, which count one each.
+
+    Leaves and nodes with several outputs get their places in `buffers`.
+    """
+    counts = {None: 0}                       # where an edge leads nowhere
+    nodes = []
     for node in roots:
         if node in counts:
             counts[node] += 1
         else:
             counts[node] = 1
-            stack.append(node)
-    while stack:
-        node = stack.pop()
-        while node is not None:                                  # along the first edge; the others wait on the stack
-            arity = node._arity
-            if arity == 1:
-                n = node.n0
-            elif arity == 2:
-                n, other = node.n0, node.n1
-                if n is None:
-                    n = other
-                elif other is not None:
-                    if other in counts:
-                        counts[other] += 1
-                    else:
-                        counts[other] = 1
-                        stack.append(other)
-            else:
-                n = None
-                if arity:
-                    for other, _ in node._edge_list:
-                        if other is None:
-                            continue
-                        if other in counts:
-                            counts[other] += 1
-                        else:
-                            counts[other] = 1
-                            stack.append(other)
-            if n in counts:
-                counts[n] += 1
-                break
-            if n is None:
-                break
+            nodes.append(node)
+    for node in nodes:                       # which grows meanwhile
+        kind = node._kind
+        if kind == TWO:
+            n = node.n1
+            if n is not None:
+                if n in counts:
+                    counts[n] += 1
+                else:
+                    counts[n] = 1
+                    nodes.append(n)
+        elif kind == LEAF:
+            buffers[node] = ABSENT
+            continue
+        elif kind == MANY:
+            if node._outputs != 1:
+                buffers[node] = [None] * (node._outputs if type(node._outputs) is int else len(node._result_meta))
+            for n, _ in node._edges():
+                if n in counts:
+                    counts[n] += 1
+                else:
+                    counts[n] = 1
+                    nodes.append(n)
+            continue
+        n = node.n0
+        if n in counts:
+            counts[n] += 1
+        else:
             counts[n] = 1
-            node = n
+            nodes.append(n)
+    del counts[None]
     return counts
 
 
@@ -116,12 +120,8 @@ def find_needed(task):
     """The nodes that have to run for the gradients that a task wants, those at which it ends not included. None: all of them."""
     needed = set(task.only or ())
     wanted = needed | set(task.captured)
-    if not needed:
-        for node in task.dependencies:
-            if (not node._arity) is not (node in wanted):
-                break
-        else:                                # the leaves, all of them, are what is wanted
-            return None
+    if not needed and not task.ends and wanted == {n for n in task.buffers if not n._arity}:
+        return None                          # the leaves, all of them, are what is wanted
     for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
         arity = node._arity
         if arity == 1:

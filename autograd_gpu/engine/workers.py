@@ -14,7 +14,8 @@ from heapq import heappop, heappush
 from autograd_gpu import devices as _device
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
 from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, State, local
-from autograd_gpu.engine.node import next_seq
+from autograd_gpu.engine.node import LEAF, next_seq
+from autograd_gpu.engine.task import UNWANTED
 
 
 class Worker(threading.Thread):
@@ -95,21 +96,30 @@ class _Backward:
         self.error = None
         self.changed = threading.Condition()     # and the lock of the task's buffers and counts
         self.arrived = []                    # leaves whose gradient is whole, while the lock is held
-        self.deliver = deliverer(task, lambda *leaf: self.arrived.append(leaf))
+        self._deliver = deliverer(task, lambda *leaf: self.arrived.append(leaf))
+
+    def deliver(self, n, nr, g, grad):
+        """A gradient arrives at a node; after the last one a node that is to run goes into its device's queue."""
+        self._deliver(n, nr, g, grad)
+        if n._kind == LEAF or self.task.buffers.get(n) is UNWANTED:
+            return
+        left = self.task.dependencies[n] = self.task.dependencies[n] - 1
+        if left:
+            return
+        self.left += 1
+        worker = self.queues.get(n._device)
+        if worker is not None:
+            worker.push(self, n)
+        else:
+            heappush(self.own, (-n._seq, n))
+            self.changed.notify()
 
     def spread(self, deliver):
-        """Deliver gradients: `deliver()` gives the nodes that became ready, and leaves arrive."""
+        """Call `deliver`, which delivers gradients, and do what is due at the leaves where the last one arrived."""
         with self.changed:
             if self.error is not None:
                 return
-            for node in deliver():
-                self.left += 1
-                worker = self.queues.get(node._device)
-                if worker is not None:
-                    worker.push(self, node)
-                else:
-                    heappush(self.own, (-node._seq, node))
-                    self.changed.notify()
+            deliver()
             arrived, self.arrived = self.arrived, []
         for leaf in arrived:
             if self.error is None:
@@ -162,7 +172,7 @@ def drain_by_workers(task, roots, devices, state):
     try:
         for n, nr, grad in roots:
             with _device.guard(grad.device if task.create_graph else _device.of(grad)):
-                backward.spread(lambda n=n, nr=nr, grad=grad: filter(None, [backward.deliver(n, nr, grad, grad)]))
+                backward.spread(lambda n=n, nr=nr, grad=grad: backward.deliver(n, nr, grad, grad))
         backward.wait()
     except BaseException as error:           # an interrupt of this thread, too
         backward.fail(error)
