@@ -144,10 +144,10 @@ class Program(Traced):
         arguments = [f"{'x' if isinstance(self.kinds[i], np.dtype) else 'p'}{i}" for i in inputs.values()]
         blocks = [f"x{i} = X{i}[start:start + size]" for i in self.arrays]
         return "\n".join([
-            f"def program(out, {', '.join(arguments)}):",
+            f"def program(out, size, {', '.join(arguments)}):",
             *[f"    {n} = {text}" for text, n in numbers.items()],
-            f"    n, size = out.size, {BLOCK}",
-            *[f"    b{i} = empty(size, dtypes[{i}])" for i in range(len(buffers))],
+            "    n, shape = len(out), (size, *out.shape[1:])",
+            *[f"    b{i} = empty(shape, dtypes[{i}])" for i in range(len(buffers))],
             *[f"    X{i} = x{i}" for i in self.arrays],
             "    for start in range(0, n, size):",
             "        if n - start < size:",
@@ -160,20 +160,38 @@ class Program(Traced):
         """The result for arguments of these kinds; None where their layout is not one that blocks can be cut from."""
         arrays = [args[i] for i in self.arrays]
         shape = max([a.shape for a in arrays], key=math.prod)
-        size, order, flat = math.prod(shape), None, list(args)
+        size, order, rows, flat = math.prod(shape), None, False, list(args)
         for i, a in zip(self.arrays, arrays, strict=True):
             if a.size == 1 and a.ndim <= len(shape) or a.shape == shape and not any(a.strides):
                 flat[i] = np.broadcast_to(a[(slice(0, 1),) * a.ndim].reshape(1), (size,))
                 continue
+            if a.shape != shape:
+                rows = True
+                continue
             own = "C" if a.flags.c_contiguous else "F" if a.flags.f_contiguous else None
-            if a.shape != shape or own is None or order not in (None, own):
+            if own is None or order not in (None, own):
                 return None
             order = own
             flat[i] = a.reshape(-1, order=own)
+        if rows:
+            return None if order == "F" else self._in_rows(shape, args, arrays)
         out = np.empty(shape, self.dtype, order or "C")
-        values = [a for a, s in zip(flat, self.symbols, strict=True) if isinstance(s, Symbol)]
-        self.names["program"](out.reshape(-1, order=order or "C"), *values)
+        self.names["program"](out.reshape(-1, order=order or "C"), BLOCK, *self._of_symbols(flat))
         return out
+
+    def _in_rows(self, shape, args, arrays):
+        """Where an operand is broadcast, a block is some of the rows along the first dimension."""
+        size = BLOCK * shape[0] // math.prod(shape)
+        if not size or np.broadcast_shapes(*[a.shape for a in arrays]) != shape:
+            return None
+        out, values = np.empty(shape, self.dtype), list(args)
+        for i, a in zip(self.arrays, arrays, strict=True):
+            values[i] = np.broadcast_to(a, shape)
+        self.names["program"](out, size, *self._of_symbols(values))
+        return out
+
+    def _of_symbols(self, args):
+        return [a for a, s in zip(args, self.symbols, strict=True) if isinstance(s, Symbol)]
 
 
 class Blocked:

@@ -89,11 +89,13 @@ def test_layouts(small, shape):
     a, b = (rng.random(shape, np.float32) for _ in range(2))
     plain = rebind(REGISTRY["sigmoid"].formulas["self"], np)
     for g, r in [(a, b), (a.T, b.T), (np.asfortranarray(a), np.asfortranarray(b)), (np.array(2, "f4"), b),
-                 (np.broadcast_to(np.float32(3), shape), b)]:
+                 (np.broadcast_to(np.float32(3), shape), b), (a[:1], b), (a[..., :1], b), (a[:, :1].copy(), b),
+                 (a[0], b), (a[0, ..., ::-1], b)]:
         got = p(g, r)
         np.testing.assert_array_equal(got, plain(g, r))
         assert got.strides == r.strides
-    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[:1], b), (a[..., :1], b)]:
+    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[..., :1], np.asfortranarray(b)),
+                 (a.reshape(2, -1)[:, :1], b.reshape(2, -1)), (a.reshape(-1, 1)[:50], b.reshape(1, -1)[:, :40])]:
         assert p(g, r) is None
 
 
