@@ -203,13 +203,19 @@ class Blocked:
         self.programs = {}                   # kinds of arguments: Program, or None where only `plain` will do
 
     def __call__(self, *args, **options):
+        for a in args:
+            if type(a) is np.ndarray and a.size >= LARGE:
+                return self._large(args, options)
+        return self.plain(*args, **options)
+
+    def _large(self, args, options):
         values = (*args, *options.values())
         kinds = tuple([a.dtype if type(a) is np.ndarray else kind_of(a) for a in values])
         try:
             program = self.programs[kinds]
         except KeyError:
             program = self.programs[kinds] = self._program(kinds, tuple(options))
-        if program is not None and max([a.size for a in values if type(a) is np.ndarray]) >= LARGE:
+        if program is not None:
             try:
                 made = program(*values)
             except OverflowError:            # a number that does not fit into the integers beside it

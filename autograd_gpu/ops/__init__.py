@@ -19,6 +19,7 @@ from autograd_gpu.ops import (  # noqa: F401
     random,
     reduce,
     shape,
+    softmax,
     sorting,
     special,
     statistics,
