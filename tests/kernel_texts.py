@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autograd_gpu import dtypes
-from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
+from autograd_gpu.cuda import bounds, nll, overlap, reduce, scatter, softmax
+from autograd_gpu.expression import TYPES
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY
@@ -109,6 +110,13 @@ def scatters(dtypes):
         yield Text("check_bounds", dtype.name, "", bounds.source(dtype))
 
 
+def overlaps(dtypes):
+    """The texts of kernels/overlap.cu."""
+    for dtype in [d for d in dtypes if d in TYPES]:
+        for index in ("int", "long long"):
+            yield Text("overlap", dtype.name, index, overlap.source(dtype, index))
+
+
 def row_wise(dtypes):
     """The texts of kernels/reduce.cu, softmax.cu and nll.cu: each reduction in each layout, softmax and the losses."""
     for dtype in dtypes:
@@ -176,7 +184,7 @@ def updates(dtypes):
                     yield Text(program.name, dtype.name, f"strided by {layout[3]}", program.source(*layout))
 
 
-FAMILIES = [elementwise, several_dtypes, some_gradients, more_dimensions, updates, scatters, row_wise, row_wise_between_dtypes]
+FAMILIES = [elementwise, several_dtypes, some_gradients, more_dimensions, updates, scatters, overlaps, row_wise, row_wise_between_dtypes]
 
 
 def texts(dtypes=DTYPES):

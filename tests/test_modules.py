@@ -26,6 +26,18 @@ MODULES = {
     "BatchNorm3d(2, bias=False)": [(F, 3, 2, 2, 2, 1)], "InstanceNorm1d(3)": [(F, 2, 3, 4)],
     "InstanceNorm1d(3, affine=True, track_running_stats=True)": [(F, 2, 3, 4)], "InstanceNorm2d(3, affine=True)": [(F, 3, 4, 2)],
     "InstanceNorm3d(2)": [(F, 2, 2, 2, 2, 2)],
+    "Conv1d(2, 3, 3, padding=1)": [(F, 4, 2, 6)], "Conv1d(2, 4, [2], stride=2, dilation=2, groups=2, bias=False)": [(F, 2, 6)],
+    "Conv2d(2, 3, (3, 2), padding='same')": [(F, 2, 2, 4, 5)],
+    "Conv2d(1, 2, 3, 2, padding='valid', dtype=torch.float64)": [(F, 2, 1, 5, 6)],
+    "Conv2d(2, 2, 3, padding=(2, 1), padding_mode='reflect')": [(F, 2, 2, 4, 5)],
+    "Conv2d(2, 2, (2, 3), padding='same', padding_mode='circular')": [(F, 2, 2, 4, 5)],
+    "Conv3d(2, 2, 2, padding=1, padding_mode='replicate')": [(F, 1, 2, 3, 2, 4)],
+    "ConvTranspose1d(2, 3, 3, 2, 1, 1)": [(F, 2, 2, 4)], "ConvTranspose2d(2, 3, 3, stride=2)": [(F, 2, 2, 3, 4)],
+    "ConvTranspose3d(2, 4, 2, groups=2, bias=False, dilation=2)": [(F, 2, 2, 3, 2)], "Unfold(2)": [(F, 2, 3, 3, 4)],
+    "Unfold((2, 1), 2, (1, 0), (1, 3))": [(F, 3, 3, 4)], "Fold((3, 4), 2)": [(F, 2, 8, 6)], "Fold(4, (2, 3), 1, 1, (2, 1))": [(F, 6, 12)],
+    **{f"{kind}Pad{n}d({p})": [(F, 2, 3, *(4, 5, 4)[:n])] for kind in ("Zero", "Reflection", "Replication", "Circular")
+       for n, p in ((1, 2), (2, (1, 0, 2, 1)), (3, 1))},
+    **{f"ConstantPad{n}d(1, 0.5)": [(F, 2, 3, *(4, 5, 4)[:n])] for n in (1, 2, 3)},
     **{f"{name}()": [(F, 3, 4)] for name in (
         "ReLU", "ReLU6", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish", "Hardtanh", "Hardsigmoid", "Hardswish", "Hardshrink", "Softshrink",
         "Tanhshrink", "Softplus", "Softsign", "LogSigmoid", "Sigmoid", "Tanh", "LeakyReLU", "PReLU")},

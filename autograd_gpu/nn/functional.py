@@ -19,11 +19,12 @@ _SAME = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
     "nll_loss", "cross_entropy",
     # convolution and pooling
-    "conv1d", "conv2d", "conv3d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold",
+    "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "interpolate",
 )
 _RENAMED = {"softmax": "softmax_function", "log_softmax": "log_softmax_function", "softmin": "softmin_function",
-            "dropout": "dropout_function", "embedding": "embedding_lookup"}
+            "dropout": "dropout_function", "embedding": "embedding_lookup", "unfold": "unfold_function"}
 _WITH_INPLACE = {"relu6": 0, "leaky_relu": 1, "elu": 1, "selu": 0, "celu": 1, "silu": 0, "mish": 0, "hardtanh": 2, "hardsigmoid": 0,
                  "hardswish": 0, "threshold": 2}      # how many arguments stand before `inplace`
 

@@ -73,6 +73,8 @@ def fitted(name, value, d):
     if d.kind == "b":
         return value != 0
     low, high = _limits(d)
+    if d.kind == "u" and not isinstance(value, int):
+        low = 0
     parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
     if d.kind != "c" and len(parts) == 2:
         parts, value = (value.real, math.inf if d.kind in "iu" else 2 * high) if value.imag else (value.real,), value.real

@@ -113,6 +113,12 @@ PROGRAMS = {
     "dropout_off": (lambda x: F.dropout(x, 0.5, training=False) * 2, (3, 4)),
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), (3, 4)), "selu": (lambda x: F.selu(x), (3, 4)),
     "relu6": (lambda x: F.relu6(x), (3, 4)),
+    "conv1d": (lambda x, w, b: F.conv1d(x, w, b, padding="same"), (2, 2, 7), (4, 2, 2), (4,)),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, 2, 1, groups=2), (2, 4, 6, 5), (6, 2, 3, 2), (6,)),
+    "conv3d": (lambda x, w: F.conv3d(x, w, dilation=2), (1, 2, 4, 3, 5), (3, 2, 2, 1, 2)),
+    "conv_transpose2d": (lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1), (2, 3, 3, 4), (3, 2, 3, 2), (2,)),
+    "unfold_images": (lambda x: F.unfold(x, (2, 3), padding=1), (2, 2, 4, 4)),
+    "fold": (lambda x: F.fold(x, 4, 2, stride=(1, 2)), (2, 8, 6)),
     # losses
     "mse": (lambda x, y: F.mse_loss(x, y), (3, 4), (3, 4)), "l1": (lambda x, y: F.l1_loss(x, y, reduction="none"), (3, 4), (3, 4)),
     "smooth_l1": (lambda x, y: F.smooth_l1_loss(x, y), (3, 4), (3, 4)),
