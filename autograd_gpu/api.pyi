@@ -11,13 +11,26 @@ from autograd_gpu.base import Tensor as Tensor
 from autograd_gpu.devices import Device
 from autograd_gpu.dtypes import dtype as DType
 from autograd_gpu.engine.node import Node, RemovableHandle
+from autograd_gpu.ops.typed import TensorType
 from autograd_gpu.size import Size as Size
 
 Number = builtins.int | builtins.float | builtins.complex
 Dims = builtins.int | Sequence[builtins.int] | None
 Operand = Tensor | np.ndarray | Number
 
+BFloat16Tensor: TensorType
+BoolTensor: TensorType
+ByteTensor: TensorType
+CharTensor: TensorType
+ComplexDoubleTensor: TensorType
+ComplexFloatTensor: TensorType
+DoubleTensor: TensorType
+FloatTensor: TensorType
 from autograd_gpu.generator import Generator as Generator
+HalfTensor: TensorType
+IntTensor: TensorType
+LongTensor: TensorType
+ShortTensor: TensorType
 def abs(input: Operand, *, out: Tensor | None = None) -> Tensor: ...
 def absolute(input: Any, *, out: Any = None) -> Tensor: ...
 def acos(input: Operand, *, out: Tensor | None = None) -> Tensor: ...

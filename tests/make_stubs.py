@@ -13,6 +13,7 @@ from autograd_gpu import api, methods  # noqa: F401
 from autograd_gpu.base import Tensor
 from autograd_gpu.nn import functional
 from autograd_gpu.ops.compile import LIST, OPTIONAL, TENSOR
+from autograd_gpu.ops.convert import TYPES
 from autograd_gpu.ops.creation import FUNCTIONS
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Op
@@ -41,7 +42,7 @@ PLAIN_TYPES = {"int": "int", "bool": "bool", "float": "float", "str": "str", "Nu
                "str | None": "str | None", "int | None": "int | None", "Number | None": "Number | None",
                "int | Tensor": "int | Tensor"}
 DUNDERS = {"bool": "bool", "float": "float", "int": "int", "complex": "complex", "index": "int", "len": "int", "contains": "bool",
-           "repr": "str", "iter": "Iterator[Tensor]", "array": "np.ndarray"}
+           "new": "Tensor", "repr": "str", "iter": "Iterator[Tensor]", "array": "np.ndarray"}
 PROPERTIES = {"device": "Device", "dtype": "DType", "shape": "Size", "ndim": "int", "itemsize": "int", "nbytes": "int", "is_cuda": "bool",
               "is_leaf": "bool", "output_nr": "int", "retains_grad": "bool", "grad_fn": "Node | None", "_version": "int",
               "_base": "Tensor | None", "layout": "str", "__cuda_array_interface__": "dict[str, Any]"}
@@ -191,12 +192,15 @@ def api_stub():
     """api.pyi: the package's functions beside the names that api.py imports as they are."""
     device = "from autograd_gpu.devices import"
     head = HEAD.replace(device, "from autograd_gpu.base import Tensor as Tensor\n" + device)
-    head = head.replace("import Size\n", "import Size as Size\n")
+    head = head.replace("from autograd_gpu.size import Size\n", "from autograd_gpu.ops.typed import TensorType\n"
+                        "from autograd_gpu.size import Size as Size\n")
     lines = [""]
     for name in sorted({*api.__all__, "bfloat16"}):                # there only with the extra
         value = getattr(api, name, api.float16)
         if name in ("Tensor", "Size"):
             continue
+        elif name in TYPES:
+            lines.append(f"{name}: TensorType")
         elif name in FUNCTIONS:
             lines.append(f"def {name}({', '.join(plain_parameters(value))}) -> {result(name, None)}: ...")
         elif name in REGISTRY and REGISTRY[name].is_function:

@@ -1,4 +1,5 @@
 """Large arrays in blocks: the same bits as in one pass, for every body and formula that has a program; and when there is none."""
+import math
 import threading
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu import blocks, expression
+from autograd_gpu.blocks import FEW, choose
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
 from autograd_gpu.ops.runtime import bindings
@@ -87,11 +89,13 @@ def test_layouts(small, shape):
     a, b = (rng.random(shape, np.float32) for _ in range(2))
     plain = rebind(REGISTRY["sigmoid"].formulas["self"], np)
     for g, r in [(a, b), (a.T, b.T), (np.asfortranarray(a), np.asfortranarray(b)), (np.array(2, "f4"), b),
-                 (np.broadcast_to(np.float32(3), shape), b)]:
+                 (np.broadcast_to(np.float32(3), shape), b), (a[:1], b), (a[..., :1], b), (a[:, :1].copy(), b),
+                 (a[0], b), (a[0, ..., ::-1], b)]:
         got = p(g, r)
         np.testing.assert_array_equal(got, plain(g, r))
         assert got.strides == r.strides
-    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[:1], b), (a[..., :1], b)]:
+    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[..., :1], np.asfortranarray(b)),
+                 (a.reshape(2, -1)[:, :1], b.reshape(2, -1)), (a.reshape(-1, 1)[:50], b.reshape(1, -1)[:, :40])]:
         assert p(g, r) is None
 
 
@@ -136,3 +140,23 @@ def test_large_tensors_from_the_outside(small, monkeypatch, dtype):
         np.testing.assert_array_equal(a, y)
         if g is not None:
             np.testing.assert_array_equal(b, g)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "float16", "int32", "float32", "int64", "float64",
+                                   "complex64", "complex128"])
+def test_choose_gives_the_bits_of_where(dtype):
+    rs = np.random.RandomState(0)
+    shape = (80, 64)
+    assert math.prod(shape) >= FEW
+    special = np.array([0.0, -0.0, 1, np.nan, np.inf, -np.inf, 7]).astype("float16" if dtype[0] in "fc" else "bool")
+    x, y = (special[rs.randint(0, len(special), shape)].astype(dtype) for _ in range(2))
+    condition = rs.rand(*shape) > 0.5
+    zero = np.zeros((), dtype)[()]
+    for a, b in ((x, y), (x, zero), (zero, y), (x, 0), (0, y), (x, -zero if dtype[0] in "fc" else zero),
+                 (x[0], y), (x, y[:, :1]), (zero, zero),
+                 (x.T.copy().T, y), (x[::-1], y[:, ::-1]), (np.broadcast_to(x[0], shape), y)):
+        for c in (condition, condition.T.reshape(shape), np.asfortranarray(condition)):
+            expected = np.where(c, a, b)
+            for found in (choose(c, a, b), choose(c, a, b, out=np.empty(shape, expected.dtype))):
+                assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+    assert choose(np.array(True), 1, 2) == 1 and choose(condition, x[:, None], zero).shape == (80, 80, 64)

@@ -23,9 +23,11 @@ from autograd_gpu.ops import (  # noqa: F401
     random,
     reduce,
     shape,
+    softmax,
     sorting,
     special,
     statistics,
     strided,
     transcendental,
+    typed,
 )

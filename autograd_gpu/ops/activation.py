@@ -7,11 +7,14 @@ import numpy as np
 
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
+from autograd_gpu.blocks import choose
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import beside, check_number, fitted, of_tensors, refuse
 from autograd_gpu.ops.runtime import promote_all
+
+_CPU = np.ndarray                            # np in a body may be CuPy
 
 # --------------------------------------------------------------------------------------------------------------- choosing
 
@@ -25,7 +28,7 @@ def where(condition, self=None, other=None):
     if condition.dtype.kind != "b" and condition.dtype != np.uint8:
         raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype "
                            f"{_dtype.of(condition.dtype)}: compare it, with condition != 0 for instance")
-    return np.where(condition, self, other)
+    return choose(condition, self, other) if condition.__class__ is _CPU else np.where(condition, self, other)
 
 where.vjp(self=lambda grad, condition: F.where(condition, grad, 0), other=lambda grad, condition: F.where(condition, 0, grad))
 
@@ -71,7 +74,7 @@ def masked_fill_value(self, mask, value):
         raise RuntimeError(f"masked_fill: only supports boolean masks, but got mask with dtype {_dtype.of(mask.dtype)}")
     if value.dtype.kind == "c" and self.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: value of dtype {_dtype.of(value.dtype)} cannot be cast to {_dtype.of(self.dtype)}")
-    return np.where(mask, value.astype(self.dtype), self)
+    return F.where(mask, value.astype(self.dtype), self)
 
 masked_fill_value.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
 
@@ -405,7 +408,7 @@ hardtanh.vjp(self=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad,
 @elementwise(node="HardtanhBackwardBackward0", method=False, function=False, inplace=False)
 def hardtanh_backward(grad_output, self, min_val: Number, max_val: Number):
     """The gradient of hardtanh: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where((self <= min_val) | (self >= max_val), 0, grad_output)
+    return F.where((self <= min_val) | (self >= max_val), 0, grad_output)
 
 hardtanh_backward.vjp(grad_output=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad, self, min_val, max_val),
                       self=lambda grad: F.zero(grad))
@@ -440,7 +443,7 @@ def hardshrink(self, lambd: Number = 0.5):
     """self beyond lambd from 0, else 0. Reference: torch.nn.functional.hardshrink."""
     refuse("hardshrink", self, "biuc")
     lambd = check_number("hardshrink", "lambd", lambd)
-    return np.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
+    return F.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
 
 hardshrink.vjp(self=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd))
 
@@ -448,7 +451,7 @@ hardshrink.vjp(self=lambda grad, self, lambd: F.hardshrink_backward(grad, self, 
 @elementwise(node="HardshrinkBackwardBackward0", method=False, function=False, inplace=False)
 def hardshrink_backward(grad_output, self, lambd: Number):
     """The gradient of hardshrink: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
+    return F.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 hardshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd),
                         self=lambda grad: F.zero(grad))
@@ -469,7 +472,7 @@ softshrink.vjp(self=lambda grad, self, lambd: F.softshrink_backward(grad, self, 
 @elementwise(node="SoftshrinkBackwardBackward0", method=False, function=False, inplace=False)
 def softshrink_backward(grad_output, self, lambd: Number):
     """The gradient of softshrink: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
+    return F.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 softshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd),
                         self=lambda grad: F.zero(grad))
@@ -481,7 +484,7 @@ def threshold(self, threshold: Number, value: Number):
     check_number("threshold", "threshold", threshold)
     check_number("threshold", "value", value)
     refuse("threshold", self, "bc")
-    return np.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
+    return F.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
 
 threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold))
 
@@ -489,7 +492,7 @@ threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self
 @elementwise(node="ThresholdBackwardBackward0", method=False, function=False, inplace=False)
 def threshold_backward(grad_output, self, threshold: Number):
     """The gradient of threshold: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where(self <= threshold, 0, grad_output)
+    return F.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
                        self=lambda grad: F.zero(grad))
@@ -510,7 +513,7 @@ def tanhshrink(self):
 @elementwise(node="PreluKernelBackward0", method=False, function=False)
 def prelu_kernel(self, weight):
     """prelu with the weight shaped to broadcast against self."""
-    return np.where(self > 0, self, weight * self)
+    return F.where(self > 0, self, weight * self)
 
 prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight * grad),
                  weight=lambda grad, self: F.where(self > 0, 0, self * grad))

@@ -52,16 +52,17 @@ def accumulate(name, out, key, values):
         F.accumulate(name, work, tuple(arrays), values)
         moved[...] = work
         return
-    flat = 0
+    flat = None
     for k, n in zip(arrays, out.shape, strict=False):
-        if k.size and (int(k.min()) < -n or int(k.max()) >= n):
-            raise IndexError(f"index {int(k.min()) if int(k.min()) < -n else int(k.max())} is out of bounds for dimension with size "
-                             f"{n}")
-        flat = flat * n + np.where(k < 0, k + n, k)
-    flat = np.broadcast_to(flat, size)
-    rest = out.shape[m:]
-    values = np.broadcast_to(values, (*size, *rest))
-    flat = flat.reshape(-1)
+        if k.size:
+            low, high = np.minimum.reduce(k, None), np.maximum.reduce(k, None)
+            if low < -n or high >= n:
+                raise IndexError(f"index {low if low < -n else high} is out of bounds for dimension with size {n}")
+            k = np.where(k < 0, k + n, k) if low < 0 else k
+        flat = flat * n + k if flat is not None else k
+    shape = (*size, *out.shape[m:])
+    values = values if values.shape == shape else np.broadcast_to(values, shape)
+    flat = (flat if flat.shape == size else np.broadcast_to(flat, size)).reshape(-1)
     if not flat.size or not values.size:
         return
     width = values.size // flat.size

@@ -222,7 +222,7 @@ class Composite:
         self.arrays = arrays
 
     def on_arrays(self, module):
-        found = self.arrays or rebind(self.body, module)
+        found = rebind(self.arrays or self.body, module)
         return launched(self.name, found) if module is _device.cupy else found
 
 

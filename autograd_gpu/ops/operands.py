@@ -101,3 +101,9 @@ def refuse(name, array, kinds):
     """Raises NotImplementedError for dtypes that PyTorch has no such op for."""
     if array.dtype.kind in kinds:
         raise NotImplementedError(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
+
+
+def floating(name, dtype):
+    """Raises NotImplementedError unless a NumPy dtype is floating."""
+    if _dtype.category(dtype) != "f":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(dtype)}: convert the input to a floating dtype first")

@@ -7,7 +7,7 @@ import pytest
 import autograd_gpu as torch
 from tests.cuda.common import equal, gpu
 from tests.parity import filled
-from tests.test_nn import MODULES, arguments, made
+from tests.test_modules import MODULES, arguments, made
 
 pytestmark = gpu
 LAYERS = ["Linear(3, 2)", "Bilinear(2, 3, 4)", "Embedding(5, 3, padding_idx=-2)", "LayerNorm(3)", "RMSNorm(3)", "GroupNorm(2, 4)",
