@@ -5,10 +5,16 @@ import functools
 import inspect
 import warnings
 
+import numpy as np
+
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write
 from autograd_gpu.engine.grad_mode import local, no_grad
+
+_PICKING = frozenset((
+    "cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack", "gather", "index_select", "take",
+    "take_along_dim", "masked_select", "nonzero", "index_add", "index_copy"))      # they never write over what they read, PyTorch's neither
 
 
 def into(name, function, out, args, kwargs, casts):
@@ -16,7 +22,8 @@ def into(name, function, out, args, kwargs, casts):
 
     `casts`: out may have any dtype that the result can be cast to, not only the result's. A tensor of another shape gets new memory, with a
     warning unless it was empty.
-    Raises: RuntimeError where anything that a gradient is wanted for takes part, and for a dtype, device or view that does not fit;
+    Raises: RuntimeError where anything that a gradient is wanted for takes part, where out is part of an operand's memory, and for a dtype,
+    device or view that does not fit;
     TypeError for what is no Tensor.
     """
     outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
@@ -26,6 +33,11 @@ def into(name, function, out, args, kwargs, casts):
     if local.state.records() and any([t._requires for t in _tensors((*args, *kwargs.values(), *outs))]):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                            f"requires grad: leave out= out, or call it inside no_grad()")
+    for t in _tensors((*args, *kwargs.values())):
+        for o in outs:
+            if (casts or name in _PICKING) and _overlap(o._array, t._array, name in _PICKING):
+                raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                                   f"single memory location. Please clone() the tensor before performing the operation.")
     with no_grad():
         results = function(*args, **kwargs)
         given = results if isinstance(results, tuple) else (results,)
@@ -42,6 +54,20 @@ def _tensors(operands):
     return [t for o in operands for t in (o if isinstance(o, (list, tuple)) else (o,)) if isinstance(t, Tensor)]
 
 
+def _overlap(a, b, wholly):
+    """Whether arrays share memory other than, unless `wholly`, as the same elements in the same places."""
+    if type(a) is not type(b) or not wholly and a.shape == b.shape and a.strides == b.strides and _address(a) == _address(b):
+        return False
+    try:
+        return _device.xp(a).shares_memory(a, b, 1000)
+    except np.exceptions.TooHardError:
+        return False
+
+
+def _address(array):
+    return array.ctypes.data if type(array) is np.ndarray else array.data.ptr
+
+
 def _check(o, r, casts):
     if o.device != r.device:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {r.device} and {o.device}, the "
@@ -50,6 +76,9 @@ def _check(o, r, casts):
         raise RuntimeError(f"Expected out tensor to have dtype {r.dtype}, but got {o.dtype} instead")
     if not _dtype.can_cast(r.dtype, o.dtype):
         raise RuntimeError(f"result type {r.dtype} can't be cast to the desired output type {o.dtype}")
+    if any([n > 1 and not stride for n, stride in zip(o._array.shape, o._array.strides, strict=True)]):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                           "Please clone() the tensor before performing the operation.")
     if o._array.shape != r._array.shape and o._view is not None:
         raise RuntimeError(f"out= is a view of shape {tuple(o.shape)}, which cannot be resized to the result's, {tuple(r.shape)}")
 
