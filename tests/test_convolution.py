@@ -21,11 +21,6 @@ def program(f):
     return f
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name, oracle):
-    assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)
-
-
 def drawn(*shape, dtype="float64", seed=0):
     rs = np.random.RandomState(seed)
     x = rs.randn(*shape)
@@ -162,6 +157,23 @@ def test_unfold_and_fold(seed, oracle, close):
         close(ours / scale, theirs / scale)
 
 
+@program
+def columns_are_no_view(torch):
+    """Nor where the windows lie in memory as the columns do."""
+    x = torch.arange(8.0).view(1, 2, 2, 2)
+    found = [torch.nn.functional.unfold(x, 1), torch.nn.functional.unfold(x, 2), torch.nn.functional.unfold(x[0], 1)]
+    x.zero_()
+    return found
+
+
+@program
+def a_small_kernel_gives_no_view(torch):
+    x, w = torch.arange(4.0).view(1, 1, 4), torch.ones(1, 1, 1)
+    found = [torch.conv1d(x, w), torch.conv_transpose1d(x, w)]
+    x.zero_()
+    return found
+
+
 # --------------------------------------------------------------------------------------------------------------- dtypes
 
 CALLS = {"conv1d": ((2, 2, 5), (4, 2, 3)), "conv2d": ((2, 2, 5, 4), (4, 2, 3, 2)), "conv3d": ((1, 2, 4, 3, 3), (4, 2, 2, 2, 2)),
@@ -282,6 +294,11 @@ def test_only_the_gradients_that_are_wanted(wanted, oracle):
             y.sum().backward()
         return y, x.grad, w.grad, b.grad
     assert result(run, autograd_gpu) == result(run, oracle)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name, oracle):
+    assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
