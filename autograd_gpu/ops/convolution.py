@@ -393,7 +393,8 @@ def _numbers(name, what, value, n):
         if isinstance(value, bool):
             raise TypeError
     except TypeError:
-        raise TypeError(f"{name}(): argument '{what}' must be an int or a tuple of {n} ints, not {value!r:.60}") from None
+        raise TypeError(f"{name}(): argument '{what}' must be {f'an int or a tuple of {n} ints' if n > 1 else 'an int'}, not "
+                        f"{value!r:.60}") from None
     if len(found) not in (1, n):
         raise RuntimeError(f"{name}: expected {what} to be a single integer value or a list of {n} values to match the convolution "
                            f"dimensions, but got {what}={found}")
@@ -416,6 +417,7 @@ def _convolve(name, input, weight, bias, stride, padding, dilation, groups, outp
     if weight.ndim != n + 2:
         raise RuntimeError(f"{name}: expected weight to have {n + 2} dimensions, but got weight of size: {list(weight.shape)}")
     stride, dilation = _numbers(name, "stride", stride, n), _numbers(name, "dilation", dilation, n)
+    groups, = _numbers(name, "groups", groups, 1)
     whole = F.unsqueeze(input, 0) if input.ndim == n + 1 else input
     if isinstance(padding, str) and output_padding is None:
         whole, padding = _bordered(name, whole, padding, weight.shape[2:], stride, dilation)
