@@ -24,7 +24,8 @@ _SAME = (
     *(f"{name}{n}d{rest}" for n in (1, 2, 3) for name, rest in (
         ("max_pool", ""), ("max_pool", "_with_indices"), ("avg_pool", ""), ("adaptive_avg_pool", ""), ("adaptive_max_pool", ""),
         ("adaptive_max_pool", "_with_indices"), ("max_unpool", ""), ("lp_pool", ""))),
-    "interpolate",
+    # images
+    "interpolate", "upsample", "upsample_nearest", "upsample_bilinear", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
 )
 _RENAMED = {"softmax": "softmax_function", "log_softmax": "log_softmax_function", "softmin": "softmin_function",
             "dropout": "dropout_function", "embedding": "embedding_lookup"}

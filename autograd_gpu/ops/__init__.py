@@ -21,6 +21,7 @@ from autograd_gpu.ops import (  # noqa: F401
     powers,
     random,
     reduce,
+    resample,
     shape,
     sorting,
     special,
