@@ -13,6 +13,7 @@ from autograd_gpu.ops import (  # noqa: F401
     join,
     linalg,
     loss,
+    margins,
     nn,
     padding,
     parts,
