@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu
+from tests.module_cases import CASES
 from tests.parity import filled
 
 F, N, U = "normal", "integers", "between 0 and 1"
@@ -66,6 +67,7 @@ MODULES = {
     "TransformerEncoderLayer(4, 2, 8, dropout=0.0)": [(F, 5, 3, 4)],
     "TransformerEncoderLayer(4, 2, 8, 0.0, 'gelu', batch_first=True, norm_first=True, bias=False)": [(F, 5, 3, 4)],
     "TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 8, 0.0), 2, torch.nn.LayerNorm(4))": [(F, 5, 3, 4)],
+    **CASES,
 }
 
 
