@@ -18,10 +18,13 @@ _SAME = (
     # losses
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
     "nll_loss", "cross_entropy",
-    # convolution and pooling
+    # convolution
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold",
-    "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "interpolate",
+    # pooling
+    *(f"{name}{n}d{rest}" for n in (1, 2, 3) for name, rest in (
+        ("max_pool", ""), ("max_pool", "_with_indices"), ("avg_pool", ""), ("adaptive_avg_pool", ""), ("adaptive_max_pool", ""),
+        ("adaptive_max_pool", "_with_indices"), ("max_unpool", ""), ("lp_pool", ""))),
+    "interpolate",
 )
 _RENAMED = {"softmax": "softmax_function", "log_softmax": "log_softmax_function", "softmin": "softmin_function",
             "dropout": "dropout_function", "embedding": "embedding_lookup", "unfold": "unfold_function"}

@@ -17,6 +17,8 @@ from autograd_gpu.ops import (  # noqa: F401
     nn,
     padding,
     parts,
+    pool_functions,
+    pooling,
     powers,
     random,
     reduce,
