@@ -15,6 +15,7 @@ from autograd_gpu.engine.grad_mode import local, run_apart
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.op import op
 from autograd_gpu.ops.operands import fitted
+from autograd_gpu.ops.out import check_out, fill_out
 
 FUNCTIONS: dict[str, Callable] = {}
 METHODS: dict[str, Callable] = {}
@@ -351,12 +352,17 @@ def _number(name, argument, value):
 
 
 @public
-def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False) -> Tensor:
+def arange(start=None, end=None, step=1, *, out=None, dtype=None, device=None, requires_grad=False, layout=None,
+           pin_memory=False) -> Tensor:
     """The numbers from start (0) to end, end not included, step apart.
 
     Dtype: int64 if all three are integers, else the default dtype. An integer dtype counts in integers.
     Raises: RuntimeError for a step of 0 or of the wrong sign, or for a bound that is not finite. Reference: torch.arange.
     """
+    if out is not None:
+        check_out("arange", out)
+        found = arange(start, end, step, dtype=dtype or out.dtype, device=out.device)
+        return fill_out("arange", found.view(out.shape) if found.numel() == out.numel() else found, out)
     if end is None:
         start, end = 0, start
     if end is None:

@@ -10,6 +10,7 @@ from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import fitted
+from autograd_gpu.ops.out import into
 from autograd_gpu.ops.shape import ALL, numpy, wrap_dim
 
 # --------------------------------------------------------------------------------------------------------- along one dimension
@@ -89,8 +90,8 @@ def _check_along(name, self, dim, index, src=None, adds=False):
     return x, d, i, s if s is None else s[tuple([slice(m) for m in i.shape])]
 
 
-@op()
-def gather(self, dim: int, index, *, sparse_grad: bool = False):
+@op(divert=into("gather"))
+def gather(self, dim: int, index, *, sparse_grad: bool = False, out: Out = None):
     """The elements at an index along a dimension, in index's shape.
 
     Raises: RuntimeError for an index out of range (negative ones too) or shapes that do not fit. Reference: torch.gather.
@@ -238,8 +239,8 @@ def from_the_front(index, n: int):
     return np.where(index < 0, index + n, index)
 
 
-@op()
-def index_select(self, dim: int, index):
+@op(divert=into("index_select"))
+def index_select(self, dim: int, index, *, out: Out = None):
     """The parts of a dimension at a vector of indices. Raises IndexError for one out of range. Reference: torch.index_select."""
     d, x, i = _check_vector("index_select", self, dim, index)
     return x.take(i, d) if self.ndim else x.take(i, 0).reshape(())
@@ -367,8 +368,8 @@ def index_fill(input, dim, index, value):
 
 # --------------------------------------------------------------------------------------------------------- of all the elements
 
-@op()
-def masked_select(self, mask):
+@op(divert=into("masked_select"))
+def masked_select(self, mask, *, out: Out = None):
     """The elements where a mask, broadcast with them, is True, in one dimension. Reference: torch.masked_select."""
     if mask.dtype.kind != "b":
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {_dtype.of(mask.dtype)}")

@@ -6,11 +6,12 @@ import numpy as np
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.out import into
 from autograd_gpu.ops.shape import ALL, wrap_dim
 
 
-@op(method=False)
-def cat(tensors: Sequence[Tensor], dim: int = 0):
+@op(method=False, divert=into("cat", casts=True))
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Out = None):
     """The tensors joined along a dimension that they have; 1-d empty ones are left out.
 
     Dtype: torch.result_type of all.

@@ -9,6 +9,7 @@ import numpy as np
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.out import into
 
 _F32, _F64, _I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -381,8 +382,8 @@ def take_index(self, index, dim: int, keepdim: bool):
 take_index.vjp(self=lambda grad, index, self_shape, dim, keepdim: F.put_index(grad, index, self_shape, dim, keepdim))
 
 
-@op()
-def amax(self, dim: Dims = (), keepdim: bool = False):
+@op(divert=into("amax", apart=False))
+def amax(self, dim: Dims = (), keepdim: bool = False, *, out: Out = None):
     """The largest element over `dim`, by default all; those that are equal share the gradient.
 
     Raises: as max. Reference: torch.amax.
@@ -395,8 +396,8 @@ def amax(self, dim: Dims = (), keepdim: bool = False):
 amax.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))
 
 
-@op()
-def amin(self, dim: Dims = (), keepdim: bool = False):
+@op(divert=into("amin", apart=False))
+def amin(self, dim: Dims = (), keepdim: bool = False, *, out: Out = None):
     """The smallest element over `dim`, by default all; those that are equal share the gradient.
 
     Raises: as max. Reference: torch.amin.
