@@ -79,7 +79,7 @@ def grad_fn(self):
     if self._view is not None:
         refresh(self, asked=True)
     node = self._node
-    return None if type(node) is Dependent else node
+    return None if isinstance(node, Dependent) else node
 
 
 @attribute
@@ -127,7 +127,7 @@ def is_inference(self) -> bool:
 
 
 def _get_requires_grad(self) -> bool:
-    return (self._requires or self._view is not None and self._view.base._requires) and type(self._node) is not Dependent
+    return (self._requires or self._view is not None and self._view.base._requires) and not isinstance(self._node, Dependent)
 
 
 def _set_requires_grad(self, value):

@@ -426,6 +426,27 @@ def hooks_of_several_outputs(torch):
 
 
 @program
+def hooks_see_what_a_node_computes_where_not_all_of_it_is_wanted(torch):
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, g * 3
+    told = []
+    for op in (Own.apply, lambda a, b: a * b, lambda a, b: torch.stack([a, b]), lambda a, b: torch.cat([a, b])):
+        a, b = leaf(torch), leaf(torch)
+        y = op(a, b)
+        y.grad_fn.register_hook(lambda gi, go: told.append([g if g is None else g.tolist() for g in gi]))
+        torch.autograd.grad(y.sum(), b, retain_graph=True)
+        y.sum().backward(inputs=[a])
+        told.append((a.grad, b.grad))
+    return told
+
+
+@program
 def a_hook_that_runs_a_backward(torch):
     x, w = leaf(torch), leaf(torch)
 

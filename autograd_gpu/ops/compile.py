@@ -76,6 +76,8 @@ def _node_class(text, op, on_cuda):
         text(f"_title = {op.title!r}")
         text(f"_edge_names = {tuple(op.edges)!r}")
         text("_record = op")
+        if any([op.roles[p] == LIST for p in op.edges]):
+            text("_jointly = True")
         for name, shown in _shown(op):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:
@@ -419,10 +421,11 @@ def _record(text, op, on_cuda):
     if op.may_be_integer:
         condition += " and data.dtype.kind in 'fcV'"
     with text.block(f"if {condition}:"):
-        text("seq = next_seq()")
-        text("node = new(N) if seq % PRIME else new(NU)")
-        text("node._seq = seq; node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
+        text("node = new(N)")
+        text("node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
         _record_edges(text, op)
+        text("node._seq = seq = next_seq()")
+        text("if not seq % PRIME: node.__class__ = NU")
         _record_saved(text, op)
         if op.outputs == 1:
             text("out._node = node; out._nr = 0; out._requires = True")

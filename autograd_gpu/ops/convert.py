@@ -46,9 +46,10 @@ def _to_device(t, where):
     if t._requires and local.state.inside is not None and not local.state.enabled:
         depend([made], [edge_of(t)])
     elif t.requires_grad and local.state.records():
+        edge = edge_of(t)
         node = new_node(_DeviceCopy, where)
         rare_of(node).crosses = True
-        node.n0, node.i0 = edge_of(t)
+        node.n0, node.i0 = edge
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True
     return made

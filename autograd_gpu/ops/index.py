@@ -387,7 +387,9 @@ copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
 
 @composite(method=False, function=False, moves=True)
 def copy_across(input, src, non_blocking=False):
-    """copy from an array, or from another device."""
+    """copy from a number or an array, or from another device."""
+    if isinstance(src, (bool, int, float, complex)):
+        src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
         if not _device.is_array(src):
             raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")

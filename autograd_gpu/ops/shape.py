@@ -10,6 +10,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
+from autograd_gpu.engine.grad_mode import enable_grad
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -501,6 +502,12 @@ def _in_place(name, of):
     def function(input, *args, **kwargs):
         check_writable(input, name)
         about_to_write(input)                # its version counts a change of the shape as one
+        if input._node is None:
+            return changed(input, *args, **kwargs)
+        with enable_grad():                  # its history goes on in no_grad too: without the change it would not fit
+            return changed(input, *args, **kwargs)
+
+    def changed(input, *args, **kwargs):
         if input._view is not None:          # a view becomes another view of its base
             out = of(input, *args, **kwargs)
             input._array, input._view = out._array, out._view
