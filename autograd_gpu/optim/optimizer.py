@@ -16,6 +16,7 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, wrap
 from autograd_gpu.engine.grad_mode import enable_grad, no_grad
 from autograd_gpu.engine.node import HookDict, RemovableHandle
+from autograd_gpu.optim.update import UpdateRule
 
 _pre_hooks, _post_hooks = HookDict(), HookDict()
 
@@ -299,7 +300,13 @@ _NUMBERS = ("step", "mu_product")            # single numbers of a state; they s
 # ------------------------------------------------------------------------------------------- what update rules have in common
 
 class RuleOptimizer(Optimizer):
-    """An optimizer that updates each parameter from its own gradient and state alone: `_update(param, group)`."""
+    """An optimizer that updates each parameter from its own gradient and state alone, by `_rule`.
+
+    `_operands(param, group)` counts the step and gives what of the state the rule writes to, and its numbers. On CUDA the parameters of
+    a group whose numbers are the same are updated together.
+    """
+
+    _rule: UpdateRule
 
     @no_grad
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -310,12 +317,22 @@ class RuleOptimizer(Optimizer):
                 loss = closure()
         with np.errstate(all="ignore"):
             for group in self.param_groups:
+                together: dict[tuple, tuple[list, dict[str, Any]]] = {}
                 for p in group["params"]:
-                    if p.grad is not None:
-                        self._update(p, group)
+                    grad = p.grad
+                    if grad is None:
+                        continue
+                    written, numbers = self._operands(p, group)
+                    row = grad, p, *written
+                    if p.is_cuda:
+                        together.setdefault((p.device, *numbers.values()), ([], numbers))[0].append(row)
+                    else:
+                        self._rule([row], numbers)
+                for rows, numbers in together.values():
+                    self._rule(rows, numbers)
         return loss
 
-    def _update(self, param, group):
+    def _operands(self, param, group) -> tuple[tuple[Tensor | None, ...], dict[str, Any]]:
         raise NotImplementedError
 
 
