@@ -44,17 +44,20 @@ def steps(function, records) -> float:
 class Program(Traced):
     """What was traced for one combination of dtypes as the text of a NumPy program (`source`), and its run."""
 
+    into: tuple[int, ...] = ()               # the arguments that the results are written to; none: the one result is a new array
+
     def __init__(self, function, kinds, keywords=()):
         """Raises Untraceable where the function is no expression, or only one operation."""
         super().__init__(function, kinds, keywords)
-        if self.several:
+        if self.into:
+            self.dtypes = [kinds[i] for i in self.into]
+        elif self.several:
             raise Untraceable("several results")
-        self.result, self.dtype = self.results[0], self.dtypes[0]
         self.names: dict[str, object] = {"empty": np.empty}
-        self.source = self._print(self.result, {id(s): i for i, s in enumerate(self.symbols) if isinstance(s, Symbol)})
+        self.source = self._print({id(s): i for i, s in enumerate(self.symbols) if isinstance(s, Symbol)})
         exec(compile(self.source, "<blocks>", "exec"), self.names)
 
-    def _print(self, result, inputs):
+    def _print(self, inputs):
         """The text. x0, x1: arrays; p2: a number given as an argument; n0: a number computed ahead; b0: a buffer; o: a block of out."""
         numbers, found = {}, {}              # {text: name}; {(function, operands, dtype): its number}, in order
 
@@ -84,22 +87,26 @@ class Program(Traced):
             self.names[function.__name__] = function
             return function.__name__
 
-        final = visit(result)
-        if type(final) is str or len(found) < 2:
-            raise Untraceable("one operation, which NumPy does in one pass")
-        if self.dtype != result.dtype:
-            final = operation(np.copyto, (final,), self.dtype)
+        finals = {}                          # {where a result goes: the operation that gives it}
+        for result, dtype, target in zip(self.results, self.dtypes, [f"x{i}" for i in self.into] or ["o"], strict=True):
+            final = visit(result)
+            if type(final) is str or len(found) < 2 and not self.into:
+                raise Untraceable("one operation, which NumPy does in one pass")
+            finals[target] = operation(np.copyto, (final,), dtype) if dtype != result.dtype else final
         order = list(found)
         last = {o: k for k, (_, operands, _) in enumerate(order) for o in operands}
         place, buffers, lines = {}, [], []   # {operation: where its result is}; a buffer's dtype and the operation that it is kept for
+        for target, k in finals.items():     # at once where nothing reads what is there any more, else in the end
+            if k not in place and last.get(target, -1) <= k - (order[k][0] is np.where):
+                place[k] = target
+            else:
+                last[k] = len(order)
         for k, (function, operands, dtype) in enumerate(order):
             ended = {o for o in operands if type(o) is int and last[o] == k}
             for b in buffers:                # a ufunc may write over what it reads, np.copyto of several may not
                 if function not in (np.where, np.copyto) and b[1] in ended:
                     b[1] = None
-            if k == final:
-                place[k] = "o"
-            else:
+            if k not in place:
                 at = next((i for i, b in enumerate(buffers) if b == [dtype, None]), len(buffers))
                 if at == len(buffers):
                     buffers.append([dtype, None])
@@ -115,21 +122,26 @@ class Program(Traced):
                 lines.append(f"copyto({place[k]}, {texts[2]}); copyto({place[k]}, {texts[1]}, where={texts[0]})")
             else:
                 lines.append(f"{name(function)}({', '.join(texts)}, out={place[k]})")
+        lines += [f"copyto({target}, {place[k]})" for target, k in finals.items() if place[k] != target]
         self.names.update(copyto=np.copyto, empty=np.empty, inf=np.inf, nan=np.nan, dtypes=[b[0] for b in buffers])
-        arguments = [f"{'x' if isinstance(self.kinds[i], np.dtype) else 'p'}{i}" for i in inputs.values()]
-        blocks = [f"x{i} = X{i}[start:start + size]" for i in self.arrays]
-        return "\n".join([
-            f"def program(out, {', '.join(arguments)}):",
-            *[f"    {n} = {text}" for text, n in numbers.items()],
-            f"    n, size = out.size, {BLOCK}",
-            *[f"    b{i} = empty(size, dtypes[{i}])" for i in range(len(buffers))],
-            *[f"    X{i} = x{i}" for i in self.arrays],
-            "    for start in range(0, n, size):",
-            "        if n - start < size:",
-            "            size = n - start",
-            *[f"            b{i} = b{i}[:size]" for i in range(len(buffers))],
-            f"        o = out[start:start + size]; {'; '.join(blocks)}",
-            *[f"        {line}" for line in lines], ""])
+        arrays, given = [f"x{i}" for i in self.arrays], [f"p{i}" for i in inputs.values() if i not in self.arrays]
+        if self.into:                        # the blocks of one row after the other
+            head, rows, indent = f"program({', '.join(['rows', *given])})", [f"    for {', '.join(arrays)} in rows:"], "    "
+        else:
+            head, rows, indent = f"program({', '.join(['o', *arrays, *given])})", [], ""
+            arrays.append("o")
+        body = [
+            f"n = {arrays[-1]}.size; size = min(n, {BLOCK}) or 1",
+            *[f"b{i} = empty(size, dtypes[{i}])" for i in range(len(buffers))],
+            "; ".join([f"{x.upper()} = {x}" for x in arrays]),
+            "for start in range(0, n, size):",
+            "    if n - start < size:",
+            "        size = n - start",
+            *[f"        b{i} = b{i}[:size]" for i in range(len(buffers))],
+            f"    {'; '.join([f'{x} = {x.upper()}[start:start + size]' for x in arrays])}",
+            *[f"    {line}" for line in lines]]
+        return "\n".join([f"def {head}:", *[f"    {n} = {text}" for text, n in numbers.items()], *rows,
+                          *[f"    {indent}{line}" for line in body], ""])
 
     def __call__(self, *args):
         """The result for arguments of these kinds; None where their layout is not one that blocks can be cut from."""
@@ -145,10 +157,36 @@ class Program(Traced):
                 return None
             order = own
             flat[i] = a.reshape(-1, order=own)
-        out = np.empty(shape, self.dtype, order or "C")
-        values = [a for a, s in zip(flat, self.symbols, strict=True) if isinstance(s, Symbol)]
-        self.names["program"](out.reshape(-1, order=order or "C"), *values)
+        out = np.empty(shape, self.dtypes[0], order or "C")
+        self.names["program"](out.reshape(-1, order=order or "C"), *[flat[i] for i in self.arrays], *[args[i] for i, _ in self.scalars])
         return out
+
+
+class InPlace(Program):
+    """An update rule whose results are written into its arrays, all but the first: cuda/update.py has the same for CuPy's."""
+
+    def __init__(self, name, function, kinds, keywords=()):
+        self.into = tuple([i for i, kind in enumerate(kinds) if i and isinstance(kind, np.dtype)])
+        super().__init__(function, kinds, keywords)
+
+    def __call__(self, rows, numbers):  # type: ignore[override]
+        """Update tensors. `rows`: of each its arrays, in the order of the rule's parameters; `numbers`: the rule's other arguments."""
+        ahead = len(self.kinds) - len(numbers)
+        self.names["program"](_flat(rows), *[numbers[i - ahead] for i, _ in self.scalars])
+
+
+def _flat(rows):
+    """The arrays of each row as vectors over the same elements; where they do not lie alike, as copies that are written back."""
+    for row in rows:
+        if all([a.flags.c_contiguous for a in row]):
+            yield [a.reshape(-1) for a in row]
+        elif all([a.flags.f_contiguous for a in row]):
+            yield [a.T.reshape(-1) for a in row]
+        else:
+            copies = [a.flatten() for a in row]
+            yield copies
+            for a, new in zip(row[1:], copies[1:], strict=True):
+                a[...] = new.reshape(a.shape)
 
 
 class Blocked:

@@ -13,6 +13,7 @@ import numpy as np
 from autograd_gpu import dtypes
 from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
 from autograd_gpu.cuda.launch import ACCESS
+from autograd_gpu.cuda.update import UpdateProgram
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY
@@ -162,7 +163,7 @@ def update_programs(dtype, **given):
         named = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
         kinds = {p.name: float if p.name in named else dtype for p in parameters} | {"maximize": True}
         kinds |= {name: value for name, value in ({"nesterov": True} | given).items() if name in kinds}
-        yield rule.kernel.program(tuple(kinds.values()), named)
+        yield rule.program(UpdateProgram, tuple(kinds.values()), named)
 
 
 LEAST = {"buffer": None, "largest": None, "grad_avg": None, "rectified": None, "shrink": None, "decay": None, "maximize": False,

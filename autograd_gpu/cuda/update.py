@@ -5,7 +5,6 @@ import numpy as np
 
 from autograd_gpu.cuda.launch import ACCESS, BLOCK, STORED, Program, geometry, grid, headed, index_type, walk
 from autograd_gpu.cuda.source import kernel_text
-from autograd_gpu.expression import NO_EXPRESSION, kind_of
 
 CHUNK = 16 * BLOCK                           # elements of a block
 ARGUMENTS = 4096                             # the most bytes of arguments that every GPU takes
@@ -75,30 +74,3 @@ class UpdateProgram(Program):
             table["at"][:, :count], table["size"][:count] = starts[:, some], sizes[some]
             table["first_block"][:count] = blocks[some].cumsum() - blocks[some]
             self._kernel("group")((int(blocks[some].sum()),), (BLOCK,), (table, *scalars, np.int32(count)))
-
-
-class Update:
-    """A rule `(gradient, *written, **numbers) -> new values`, whose results are written into arrays: on CuPy's, by UpdateProgram."""
-
-    def __init__(self, name, traced):
-        """`traced`: the rule for Symbols, which gives a new value for each array after the first."""
-        self.name, self.traced, self.programs = name, traced, {}
-
-    def __call__(self, rows, numbers):
-        """Update tensors of one device. `rows`: of each its arrays, None where there is none; `numbers`: of all of them."""
-        keywords, values = tuple(numbers), [*numbers.values()]
-        by_dtypes: dict[tuple, list] = {}
-        for row in rows:
-            by_dtypes.setdefault(tuple([a if a is None else a.dtype for a in row]), []).append([a for a in row if a is not None])
-        for dtypes, some in by_dtypes.items():
-            kinds = (*dtypes, *map(kind_of, values))
-            if kinds not in self.programs:
-                self.programs[kinds] = self.program(kinds, keywords)
-            self.programs[kinds](some, values)
-
-    def program(self, kinds, keywords=()):
-        """The UpdateProgram for these kinds of arguments. Raises NotImplementedError where the rule cannot be traced."""
-        try:
-            return UpdateProgram(self.name, self.traced, kinds, keywords)
-        except NO_EXPRESSION as error:
-            raise NotImplementedError(f"{self.name}: there is no kernel for {kinds}: {error}") from error

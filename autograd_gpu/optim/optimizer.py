@@ -302,8 +302,8 @@ _NUMBERS = ("step", "mu_product")            # single numbers of a state; they s
 class RuleOptimizer(Optimizer):
     """An optimizer that updates each parameter from its own gradient and state alone, by `_rule`.
 
-    `_operands(param, group)` counts the step and gives what of the state the rule writes to, and its numbers. On CUDA the parameters of
-    a group whose numbers are the same are updated together.
+    `_operands(param, group)` counts the step and gives what of the state the rule writes to, and its numbers. The parameters of a group
+    whose numbers are the same are updated together.
     """
 
     _rule: UpdateRule
@@ -323,11 +323,7 @@ class RuleOptimizer(Optimizer):
                     if grad is None:
                         continue
                     written, numbers = self._operands(p, group)
-                    row = grad, p, *written
-                    if p.is_cuda:
-                        together.setdefault((p.device, *numbers.values()), ([], numbers))[0].append(row)
-                    else:
-                        self._rule([row], numbers)
+                    together.setdefault((p.device, *numbers.values()), ([], numbers))[0].append((grad, p, *written))
                 for rows, numbers in together.values():
                     self._rule(rows, numbers)
         return loss

@@ -1,17 +1,16 @@
-"""Update rules: written once, run on NumPy's arrays in blocks and on CuPy's as one kernel for all parameters alike."""
+"""Update rules: written once, traced, and run on NumPy's arrays in blocks, on CuPy's as one kernel for all parameters alike."""
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from autograd_gpu import devices as _device
 from autograd_gpu import expression
 from autograd_gpu.base import Tensor, count_write
-from autograd_gpu.blocks import BLOCK
-from autograd_gpu.cuda.update import Update
+from autograd_gpu.blocks import InPlace
+from autograd_gpu.cuda.update import UpdateProgram
+from autograd_gpu.expression import kind_of
 from autograd_gpu.ops.inplace import about_to_write
 from autograd_gpu.ops.namespace import rebind
 
@@ -19,23 +18,23 @@ from autograd_gpu.ops.namespace import rebind
 class UpdateRule:
     """Decorates a rule `(grad, *written, **numbers)` -> the new values of each of `written`; of one that is None, None.
 
-    A rule is read on arrays and on Symbols. Its numbers are floats; where it branches, by bool or None. Complex tensors come as real
-    ones with the parts as a last dimension, half precision as float32.
+    A rule is an expression of elements, in operators and functions of np. Its numbers are floats; where it branches, by bool or None.
+    Complex tensors come as real ones with the parts as a last dimension, half precision as float32.
     """
 
     def __init__(self, function: Callable[..., tuple]):
         functools.update_wrapper(self, function)
-        self.function = function
         traced = rebind(function, np=expression.FUNCTIONS)
-        self.kernel = Update(f"{self.__name__}_update", lambda *arrays, **numbers: tuple(
-            [new for new in traced(*arrays, **numbers) if new is not None]))
+        self.traced = lambda *arrays, **numbers: tuple([new for new in traced(*arrays, **numbers) if new is not None])
+        self.programs: dict[tuple, InPlace | UpdateProgram] = {}
 
     def __call__(self, rows: Sequence[tuple[Tensor | None, ...]], numbers: dict[str, Any]) -> None:
         """Update tensors of one device by the same numbers, in place, and count the writes.
 
         A row is (grad, *written) of one of them. Raises RuntimeError where they are not of one shape.
         """
-        arrays = []
+        found: dict[tuple, list] = {}        # what one program updates: the arrays by the types of the rule's arguments
+        options = tuple([kind_of(v) for v in numbers.values()])
         for grad, *written in rows:
             for t in written:
                 if t is None:
@@ -44,40 +43,28 @@ class UpdateRule:
                     raise RuntimeError(f"{self.__name__}: the gradient has shape {tuple(grad.shape)}, but the parameter or a tensor of "
                                        f"its state {tuple(t.shape)}: load the state of parameters of the same shapes")
                 about_to_write(t)
-            arrays.append([None if t is None else _real(t._array) for t in (grad, *written)])
-        if type(rows[0][0]._array) is np.ndarray:
-            for row in arrays:
-                self._in_blocks(row, numbers)
-        else:
-            with _device.guard(rows[0][0].device):
-                self.kernel(arrays, numbers)
+            arrays = [None if t is None else _real(t._array) for t in (grad, *written)]
+            kinds = (*[None if a is None else a.dtype for a in arrays], *options)
+            found.setdefault(kinds, []).append([a for a in arrays if a is not None])
+        device = rows[0][0].device
+        make = InPlace if device.type == "cpu" else UpdateProgram
+        with _device.guard(device):
+            for kinds, several in found.items():
+                self.program(make, kinds, tuple(numbers))(several, [*numbers.values()])
         for _, *written in rows:
             for t in written:
                 if t is not None:
                     count_write(t)
 
-    def _in_blocks(self, arrays, numbers):
-        """Update NumPy's arrays. Such as lie alike are updated block by block, so that what the rule makes on the way stays in the
-        cache; others at once.
-        """
-        present = [a for a in arrays if a is not None]
-        if all([a.flags.c_contiguous for a in present]):
-            flat = [None if a is None else a.reshape(-1) for a in arrays]
-        elif all([a.flags.f_contiguous for a in present]):
-            flat = [None if a is None else a.T.reshape(-1) for a in arrays]
-        else:
-            return self._write(arrays, numbers)
-        size = flat[0].size
-        for start in range(0, size, BLOCK):
-            self._write(flat if size <= BLOCK else [None if a is None else a[start:start + BLOCK] for a in flat], numbers)
-
-    def _write(self, arrays, numbers):
-        read = arrays
-        if arrays[0].dtype in expression.HALF:
-            read = [None if a is None else a.astype(np.float32) for a in arrays]
-        for target, new in zip(arrays[1:], self.function(*read, **numbers), strict=True):
-            if target is not None:
-                target[...] = new
+    def program(self, make: type, kinds: tuple, keywords: tuple[str, ...]) -> Any:
+        """The rule for arguments of these kinds, made by InPlace or UpdateProgram. Raises NotImplementedError where it is no expression."""
+        key = make, kinds
+        if key not in self.programs:
+            try:
+                self.programs[key] = make(f"{self.__name__}_update", self.traced, kinds, keywords)
+            except expression.NO_EXPRESSION as error:
+                raise NotImplementedError(f"{self.__name__}: the rule cannot be traced for {kinds}: {error}") from error
+        return self.programs[key]
 
 
 def _real(array):

@@ -24,7 +24,7 @@ def tensors(where, seed, offset=0):
 
 def updated(where, offset=0):
     """What a rule of its own kernels makes of four tensors each."""
-    rule = UpdateRule(adam.function)
+    rule = UpdateRule(adam.__wrapped__)
     grads, params, first, second = [tensors(where, seed, offset) for seed in range(4)]
     rows = [(*row, None) for row in zip(grads, params, first, second, strict=True)]
     numbers = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "root": 0.5, "eps": 1e-8, "shrink": None, "decay": 0.1, "maximize": False}
