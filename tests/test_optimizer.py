@@ -8,7 +8,7 @@ import pytest
 import autograd_gpu
 from autograd_gpu.optim import optimizer as base
 from tests.parity import result
-from tests.test_optim import every, leaf
+from tests.test_optim import FULL, agree, arrays, every, leaf, start
 
 PROGRAMS = {}
 
@@ -267,6 +267,8 @@ BAD = {
     "radam_eps": lambda o, p, q: o.RAdam([p], eps=-1), "unknown": lambda o, p, q: o.SGD([p], speed=1),
     "positional": lambda o, p, q: o.SGD([p], 0.1, 0, 0, 0, False, True), "no_step": lambda o, p, q: o.Optimizer([p], {}).step(),
     "fewer_groups": lambda o, p, q: o.SGD([p]).load_state_dict(o.SGD([{"params": p}, {"params": q}]).state_dict()),
+    "recorded_leaf": lambda o, p, q: (setattr(p, "grad", q.detach()), o.SGD([p], differentiable=True).step()),
+    "fused_recorded": lambda o, p, q: o.Adam([p], fused=True, differentiable=True),
     "other_sizes": lambda o, p, q: o.SGD([p]).load_state_dict(o.SGD([p, q]).state_dict()),
 }
 
@@ -294,10 +296,44 @@ def test_a_required_option_and_duplicates():
     assert repr(base.required) == "<required parameter>"
 
 
+def recorded(torch, name, options, first, grads):
+    """What steps by some gradients make of a parameter, recorded; and the optimizer."""
+    p = first.clone()
+    opt = getattr(torch.optim, name)([p], differentiable=True, **options)
+    for g in grads:
+        p.grad = g
+        opt.step()
+    return p, opt
+
+
+@pytest.mark.parametrize("name", sorted(FULL.keys() - {"Adamax"}))           # whose second step's backward is an error in PyTorch
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_steps_that_are_recorded(name, dtype, oracle):
+    """Their gradients, and what the state comes to. PyTorch works the corrections of Adam's bias out in float32 then."""
+    options = dict(weight_decay=0.1, maximize=True)
+
+    def run(torch):
+        first, *grads = [leaf(torch, start(dtype, seed=k), dtype) for k in range(4)]
+        p, opt = recorded(torch, name, options, first, grads)
+        found = torch.autograd.grad((p * p.conj()).real.sum(), [first, *grads])
+        return arrays([p, *found, *[v for v in opt.state[p].values() if hasattr(v, "detach")]])
+    agree(run(autograd_gpu), run(oracle), 1e-4 if name in ("Adam", "AdamW") else 1e-9)
+
+
 @every
-def test_steps_that_are_recorded_are_refused(name):
-    with pytest.raises(NotImplementedError, match="differentiable"):
-        getattr(autograd_gpu.optim, name)([leaf(autograd_gpu, [1.0])], differentiable=True)
+def test_recorded_steps_have_the_right_derivatives(name):
+    """With all options. PyTorch detaches SGD's first buffer, and the backward of a centered RMSprop or of Adamax is an error there."""
+    first, *grads = [leaf(autograd_gpu, start(shape=(2, 2), seed=k)) for k in range(4)]
+    assert autograd_gpu.autograd.gradcheck(lambda *xs: recorded(autograd_gpu, name, FULL[name], xs[0], xs[1:])[0], (first, *grads))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_the_gradient_of_the_learning_rate(name, oracle):
+    def run(torch):
+        lr = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+        p, _ = recorded(torch, name, dict(lr=lr, weight_decay=0.1), leaf(torch, start()), [torch.tensor(start(seed=k)) for k in (1, 2)])
+        return arrays([p, *torch.autograd.grad((p * p).sum(), lr)])
+    agree(run(autograd_gpu), run(oracle), 1e-9 if name == "SGD" else 1e-4)
 
 
 def test_hooks_on_every_optimizer():

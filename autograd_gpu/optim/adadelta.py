@@ -23,7 +23,7 @@ class Adadelta(RuleOptimizer):
     """Steps by the gradient times the root of the running mean of squared steps over that of squared gradients.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.Adadelta; Zeiler 2012, algorithm 1.
     """
 
@@ -43,5 +43,4 @@ class Adadelta(RuleOptimizer):
         if not state:
             state.update(step=0, square_avg=zeros(param), acc_delta=zeros(param))
         counted(state)
-        return (state["square_avg"], state["acc_delta"]), dict(lr=float(group["lr"]), rho=float(group["rho"]), eps=float(group["eps"]),
-                                                               **shared(group))
+        return (state["square_avg"], state["acc_delta"]), dict(lr=group["lr"], rho=group["rho"], eps=group["eps"], **shared(group))

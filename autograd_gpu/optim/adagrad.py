@@ -21,7 +21,7 @@ class Adagrad(RuleOptimizer):
     """Steps by the gradient over the root of the sum of its squares so far, with a rate of lr / (1 + steps so far * lr_decay).
 
     `foreach` and `fused` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.Adagrad; Duchi, Hazan and Singer 2011.
     """
 
@@ -47,5 +47,4 @@ class Adagrad(RuleOptimizer):
         if not state:
             self._begin(param, state)
         steps = counted(state)
-        return (state["sum"],), dict(lr=float(group["lr"]) / (1 + (steps - 1) * float(group["lr_decay"])), eps=float(group["eps"]),
-                                     **shared(group))
+        return (state["sum"],), dict(lr=group["lr"] / (1 + (steps - 1) * group["lr_decay"]), eps=group["eps"], **shared(group))

@@ -43,7 +43,7 @@ class Adam(RuleOptimizer):
 
     With `amsgrad` the largest mean of squares so far. `decoupled_weight_decay` makes it AdamW. `foreach`, `fused` and `capturable` are
     accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.Adam; Kingma and Ba 2014; Reddi, Kale and Kumar 2018 for amsgrad.
     """
 
@@ -70,16 +70,16 @@ class Adam(RuleOptimizer):
             state.update(step=0, exp_avg=zeros(param), exp_avg_sq=zeros(param))
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros(param)
-        lr, (beta1, beta2), step = float(group["lr"]), map(float, group["betas"]), counted(state)
+        lr, (beta1, beta2), step = group["lr"], group["betas"], counted(state)
         return (state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"] if group["amsgrad"] else None), dict(
-            lr=lr / (1 - beta1 ** step), beta1=beta1, beta2=beta2, root=math.sqrt(1 - beta2 ** step), eps=float(group["eps"]),
+            lr=lr / (1 - beta1 ** step), beta1=beta1, beta2=beta2, root=math.sqrt(1 - beta2 ** step), eps=group["eps"],
             **decayed(group, lr))
 
 
 class AdamW(Adam):
     """Adam whose weight decay takes lr * weight_decay of each parameter off it, and leaves the moments alone.
 
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.AdamW; Loshchilov and Hutter 2017.
     """
 

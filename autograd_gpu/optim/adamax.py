@@ -23,7 +23,7 @@ class Adamax(RuleOptimizer):
     """Adam with the largest gradient so far, which fades, in place of the root of the mean of squares.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.Adamax; Kingma and Ba 2014, section 7.1.
     """
 
@@ -41,6 +41,6 @@ class Adamax(RuleOptimizer):
         state = self.state[param]
         if not state:
             state.update(step=0, exp_avg=zeros(param), exp_inf=zeros(param))
-        (beta1, beta2), step = map(float, group["betas"]), counted(state)
-        return (state["exp_avg"], state["exp_inf"]), dict(lr=float(group["lr"]) / (1 - beta1 ** step), beta1=beta1, beta2=beta2,
-                                                          eps=float(group["eps"]), **shared(group))
+        (beta1, beta2), step = group["betas"], counted(state)
+        return (state["exp_avg"], state["exp_inf"]), dict(lr=group["lr"] / (1 - beta1 ** step), beta1=beta1, beta2=beta2, eps=group["eps"],
+                                                          **shared(group))

@@ -23,7 +23,7 @@ class NAdam(RuleOptimizer):
     """Adam with Nesterov momentum, whose momentum grows from beta1 / 2 towards beta1 as `momentum_decay` says.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.NAdam; Dozat 2016.
     """
 
@@ -42,11 +42,11 @@ class NAdam(RuleOptimizer):
         state = self.state[param]
         if not state:
             state.update(step=0, mu_product=number(1.0), exp_avg=zeros(param), exp_avg_sq=zeros(param))
-        lr, (beta1, beta2), step, mu_product = float(group["lr"]), map(float, group["betas"]), counted(state), state["mu_product"]
-        mu, mu_next = [beta1 * (1 - 0.5 * 0.96 ** (k * float(group["momentum_decay"]))) for k in (step, step + 1)]
+        lr, (beta1, beta2), step, mu_product = group["lr"], group["betas"], counted(state), state["mu_product"]
+        mu, mu_next = [beta1 * (1 - 0.5 * 0.96 ** (k * group["momentum_decay"])) for k in (step, step + 1)]
         mu_product._array *= mu
         count_write(mu_product)
         product = mu_product.item()
         return (state["exp_avg"], state["exp_avg_sq"]), dict(
             now=lr * (1 - mu) / (1 - product), ahead=lr * mu_next / (1 - product * mu_next), beta1=beta1, beta2=beta2,
-            correction=1 - beta2 ** step, eps=float(group["eps"]), **decayed(group, lr))
+            correction=1 - beta2 ** step, eps=group["eps"], **decayed(group, lr))

@@ -26,7 +26,7 @@ class RAdam(RuleOptimizer):
     """Adam that follows the mean of gradients alone for the first steps, and then less and less, until their variance is known.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.RAdam; Liu et al. 2019, algorithm 2.
     """
 
@@ -44,7 +44,7 @@ class RAdam(RuleOptimizer):
         state = self.state[param]
         if not state:
             state.update(step=0, exp_avg=zeros(param), exp_avg_sq=zeros(param))
-        lr, (beta1, beta2), step = float(group["lr"]), map(float, group["betas"]), counted(state)
+        lr, (beta1, beta2), step = group["lr"], group["betas"], counted(state)
         correction = 1 - beta2 ** step
         longest = 2 / (1 - beta2) - 1                                         # the paper's rho, in the limit and now
         length = longest - 2 * step * beta2 ** step / correction
@@ -52,4 +52,4 @@ class RAdam(RuleOptimizer):
         if length > 5:
             rectified = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length) * correction)
         return (state["exp_avg"], state["exp_avg_sq"]), dict(lr=lr / (1 - beta1 ** step), rectified=rectified, beta1=beta1, beta2=beta2,
-                                                             eps=float(group["eps"]), **decayed(group, lr))
+                                                             eps=group["eps"], **decayed(group, lr))

@@ -30,7 +30,7 @@ class RMSprop(RuleOptimizer):
     """Steps by the gradient over the root of the running mean of its squares; `centered`: over the running standard deviation.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.RMSprop; Graves 2013, equations 38 to 45, for the centered one.
     """
 
@@ -45,7 +45,7 @@ class RMSprop(RuleOptimizer):
         super().__init__(params, options)
 
     def _operands(self, param, group):
-        state, momentum = self.state[param], float(group["momentum"])
+        state, momentum = self.state[param], group["momentum"]
         if not state:
             state.update(step=0, square_avg=zeros(param))
             if momentum:
@@ -54,5 +54,5 @@ class RMSprop(RuleOptimizer):
                 state["grad_avg"] = zeros(param)
         counted(state)
         grad_avg, buffer = state["grad_avg"] if group["centered"] else None, state["momentum_buffer"] if momentum else None
-        return (state["square_avg"], grad_avg, buffer), dict(lr=float(group["lr"]), alpha=float(group["alpha"]), eps=float(group["eps"]),
-                                                             momentum=momentum, **shared(group))
+        return (state["square_avg"], grad_avg, buffer), dict(lr=group["lr"], alpha=group["alpha"], eps=group["eps"], momentum=momentum,
+                                                             **shared(group))

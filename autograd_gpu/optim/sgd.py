@@ -22,7 +22,7 @@ class SGD(RuleOptimizer):
     """Gradient descent, with momentum if asked for: b = momentum b + (1 - dampening) g, p = p - lr b, where the first b is g.
 
     With `nesterov`, p = p - lr (g + momentum b). `foreach` and `fused` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True. Reference: torch.optim.SGD.
+    Raises: ValueError for options out of range. Reference: torch.optim.SGD.
     """
 
     _rule = sgd
@@ -38,10 +38,10 @@ class SGD(RuleOptimizer):
         super().__init__(params, options)
 
     def _operands(self, param, group):
-        momentum, rate, buffer = float(group["momentum"]), 1 - float(group["dampening"]), None
+        momentum, rate, buffer = group["momentum"], 1 - group["dampening"], None
         if momentum:
             buffer = self.state[param].get("momentum_buffer")
             if buffer is None:
                 buffer, rate = zeros(param), 1.0
                 self.state[param]["momentum_buffer"] = buffer
-        return (buffer,), dict(lr=float(group["lr"]), momentum=momentum, rate=rate, nesterov=bool(group["nesterov"]), **shared(group))
+        return (buffer,), dict(lr=group["lr"], momentum=momentum, rate=rate, nesterov=bool(group["nesterov"]), **shared(group))

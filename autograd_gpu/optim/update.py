@@ -12,6 +12,7 @@ from autograd_gpu.blocks import InPlace
 from autograd_gpu.cuda.update import UpdateProgram
 from autograd_gpu.expression import kind_of
 from autograd_gpu.ops.inplace import about_to_write
+from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import rebind
 
 
@@ -25,6 +26,7 @@ class UpdateRule:
     def __init__(self, function: Callable[..., tuple]):
         functools.update_wrapper(self, function)
         traced = rebind(function, np=expression.FUNCTIONS)
+        self.on_tensors = rebind(function, np=_OnTensors())
         self.traced = lambda *arrays, **numbers: tuple([new for new in traced(*arrays, **numbers) if new is not None])
         self.programs: dict[tuple, InPlace | UpdateProgram] = {}
 
@@ -56,6 +58,14 @@ class UpdateRule:
                 if t is not None:
                     count_write(t)
 
+    def recorded(self, rows: Sequence[tuple[Tensor | None, ...]], numbers: dict[str, Any]) -> None:
+        """The same by operations on Tensors, which are recorded. The numbers may be Tensors of one element."""
+        for grad, *written in rows:
+            values = [None if t is None else F.view_as_real(t.clone()) if t.is_complex() else t.clone() for t in (grad, *written)]
+            for t, new in zip(written, self.on_tensors(*values, **numbers), strict=True):
+                if t is not None:
+                    t.copy_(F.view_as_complex(new) if t.is_complex() else new)
+
     def program(self, make: type, kinds: tuple, keywords: tuple[str, ...]) -> Any:
         """The rule for arguments of these kinds, made by InPlace or UpdateProgram. Raises NotImplementedError where it is no expression."""
         key = make, kinds
@@ -65,6 +75,13 @@ class UpdateRule:
             except expression.NO_EXPRESSION as error:
                 raise NotImplementedError(f"{self.__name__}: the rule cannot be traced for {kinds}: {error}") from error
         return self.programs[key]
+
+
+class _OnTensors:
+    """What `np` is in a rule on Tensors."""
+
+    def __getattr__(self, name):
+        return getattr(F, {"absolute": "abs"}.get(name, name))
 
 
 def _real(array):

@@ -94,6 +94,19 @@ def test_a_training_step_does_not_make_the_host_wait(name):
     assert waits() == start
 
 
+def test_a_learning_rate_on_the_device_is_read_once_for_each_group():
+    params = [torch.ones(3, device="cuda:0", requires_grad=True) for _ in range(5)]
+    lr = torch.tensor(0.1, device="cuda:0")
+    opt = torch.optim.Adam([{"params": params[:3]}, {"params": params[3:]}], lr=lr)
+    for p in params:
+        p.grad = torch.ones_like(p)
+    start = waits()
+    lr.item()
+    middle = waits()
+    opt.step()
+    assert waits() - middle == 2 * (middle - start)
+
+
 @pytest.mark.parametrize(("ours", "cupys"), [
     (lambda x: x[0, 0].item(), lambda a: a[0, 0].item()), (lambda x: x.tolist(), lambda a: a.tolist()), (lambda x: x.cpu(), cp.asnumpy),
     (lambda x: torch.cuda.synchronize(), lambda a: cp.cuda.Device().synchronize())])
