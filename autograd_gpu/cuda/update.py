@@ -14,7 +14,7 @@ class UpdateProgram(Program):
     """An update rule traced for one combination of dtypes: its results are written into its arrays, all but the first, the gradient.
 
     Tensors whose operands lie alike, in C or Fortran order, are updated together: as many by one launch as there is room for in its
-    arguments. Others are updated by a launch each, and so is every tensor where operands share memory, in the order given.
+    arguments, or one after the other where any of their operands share memory. Other tensors are updated ahead of them, by a launch each.
     """
 
     def __init__(self, name, function, kinds, keywords=()):
