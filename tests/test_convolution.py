@@ -74,7 +74,7 @@ def test_values_and_derivatives(seed, oracle, close):
 
 
 @pytest.mark.parametrize("bound", [1, 400, 3000])
-@pytest.mark.parametrize("seed", range(0, 120, 3))
+@pytest.mark.parametrize("seed", range(0, 120, 6))
 def test_blocks_give_the_same(seed, bound, oracle, close, monkeypatch):
     """A bound of one row of windows, of a few, and of a few samples."""
     monkeypatch.setattr(convolution, "BOUND", bound)
@@ -94,10 +94,7 @@ def test_derivatives_by_differences(seed):
     torch = autograd_gpu
     name, shapes, options = case(seed)
     operands = [torch.tensor(drawn(*s, seed=i), requires_grad=True) for i, s in enumerate(shapes)]
-    try:
-        getattr(torch.nn.functional, name)(*operands, **options)
-    except RuntimeError:
-        pytest.skip("what was drawn does not fit")
+
     def f(*operands):
         return getattr(torch.nn.functional, name)(*operands, **options)
     assert gradcheck(f, operands, fast_mode=True) and gradgradcheck(f, operands, fast_mode=True)
@@ -129,6 +126,7 @@ def test_operands_of_any_layout(layout, oracle, close):
 
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [(1, 2), (2, 3), (3, 3), (4, 2)])
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 def test_same_padding(kernel, dilation, oracle, close):
     def run(torch):
         x, w = torch.tensor(drawn(2, 2, 5, 7), requires_grad=True), torch.tensor(drawn(3, 2, *kernel), requires_grad=True)
