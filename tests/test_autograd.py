@@ -316,6 +316,15 @@ def test_a_recorded_gradient_is_copied_in_the_layout_of_its_leaf(leaf, oracle):
     assert run(autograd_gpu) == run(oracle)
 
 
+def test_what_was_not_saved_is_none_after_the_backward_too(oracle):
+    def run(torch):
+        y = torch.ones(2, requires_grad=True) * 2.0
+        before = y.grad_fn._saved_self
+        y.sum().backward()
+        return before, y.grad_fn._saved_self
+    assert run(autograd_gpu) == run(oracle)
+
+
 def hook(grad):                              # a function of the module can be pickled
     return grad * 2
 
