@@ -156,6 +156,8 @@ def requires_grad_(self, requires_grad=True):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
         _creation.check_requires(self)
+        if type(self._node) is Dependent:    # in a custom Function's forward, where it shows as a leaf
+            self._node = None
         if self._node is not None:
             return self
     if self.grad_fn is not None:
@@ -504,10 +506,17 @@ def __deepcopy__(self, memo):
 
 
 @method
+def __copy__(self):
+    """A leaf over the same memory, with a version counter of its own, as PyTorch's."""
+    t = wrap(self._array)
+    t.__class__ = type(self)
+    t._requires = self.requires_grad
+    return t
+
+
+@method
 def __reduce_ex__(self, protocol):
-    if self.grad_fn is not None:
-        raise RuntimeError("only leaf tensors can be pickled; detach() the tensor first")
-    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), _device.host(self._array), self._requires, self.device)
+    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), _device.host(self._array), self.requires_grad, self.device)
 
 
 def _rebuild(cls, array, requires, device):

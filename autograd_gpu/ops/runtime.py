@@ -428,7 +428,7 @@ def shown(node, name):
         value = getattr(node, "s_" + name)
         if isinstance(value, tuple):
             return tuple(saved_list(node, name))
-        if value is None:
+        if value is None or not hasattr(node, "k_" + name):      # nothing was saved, whatever a backward has put there since
             return None
         counter = value._counter
         return value if counter is None or counter.count == getattr(node, "k_" + name) else saved_input(node, name)
