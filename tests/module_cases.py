@@ -20,5 +20,6 @@ CASES |= {
     "TripletMarginLoss(swap=True)": [(F, 4, 3), (F, 4, 3), (F, 4, 3)], "TripletMarginWithDistanceLoss()": [(F, 4, 3), (F, 4, 3), (F, 4, 3)],
     "GaussianNLLLoss(full=True)": [(F, 3, 4), (F, 3, 4), (U, 3, 4)], "PoissonNLLLoss()": [(F, 5), (U, 5)],
     "PoissonNLLLoss(log_input=False, full=True)": [(U, 5), (U, 5)], "SoftMarginLoss()": [(F, 5), (N, 5)],
+    "MultiMarginLoss(2, 0.5)": [(F, 4, 5), (N, 4)],
     "MultiLabelSoftMarginLoss(reduction='none')": [(F, 3, 4), (U, 3, 4)],
     "MultiLabelSoftMarginLoss(torch.tensor([1.0, 2.0]))": [(F, 3, 2), (U, 3, 2)]}

@@ -75,3 +75,21 @@ def test_refusals(what, oracle):
     f, word = REFUSED[what]
     found = [said(lambda torch=torch: f(torch.nn.functional, lambda *shape: torch.ones(shape)), word) for torch in (autograd_gpu, oracle)]
     assert found[0] == found[1] and found[0][1] == [True]
+
+
+def test_multi_margin_loss(oracle, close):
+    for p, weighted, reduction in itertools.product([1, 2], [False, True], ["mean", "none"]):
+        def run(torch, p=p, weighted=weighted, reduction=reduction):
+            weight = torch.tensor([0.5, 1.0, 2.0, 0.1], dtype=torch.float64) if weighted else None
+            x = torch.tensor(values(F, (3, 4), 1), requires_grad=True)
+            y = torch.nn.functional.multi_margin_loss(x, torch.tensor([0, 2, 3]), p, 0.7, weight, reduction=reduction)
+            return y.detach(), *torch.autograd.grad((y * y).sum(), x)              # PyTorch has no second derivative
+        for a, b in zip(run(autograd_gpu), run(oracle), strict=True):
+            close(a, b)
+    for torch in (autograd_gpu, oracle):
+        f = torch.nn.functional.multi_margin_loss
+        assert f(torch.tensor([1.0, 2.0]), torch.tensor(1)).shape == ()
+        with pytest.raises(ValueError, match="only p == 1 and p == 2"):
+            f(torch.ones(2, 3), torch.tensor([0, 1]), 3)
+        with pytest.raises(RuntimeError, match="target tensor should be 1-D with size equal to"):
+            f(torch.ones(2, 3), torch.tensor([0, 1, 2]))

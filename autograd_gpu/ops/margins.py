@@ -166,6 +166,30 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 
 @composite(method=False, function=False)
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """The sum over classes but target's of max(0, margin - input[target] + input) ** p, times target's weight, over their number.
+
+    Shape: input (N, C) and target (N), or (C) and (). Raises: ValueError for p other than 1 and 2 or a weight of several dimensions,
+    RuntimeError for other shapes. Reference: torch.nn.functional.multi_margin_loss.
+    """
+    code = _reduction("multi_margin_loss", reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError(f"multi_margin_loss: weight must be one-dimensional, got {weight.ndim} dimensions")
+    if input.ndim > 2 or target.ndim > 1 or math.prod(target.shape) != (input.shape[0] if input.ndim == 2 else 1):
+        raise RuntimeError(f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size), "
+                           f"got {list(target.shape)} for an input of {list(input.shape)}: inconsistent target size")
+    rows, own = input if input.ndim == 2 else F.reshape(input, (1, -1)), F.reshape(target, (-1, 1))
+    each = F.clamp_min(margin - F.gather(rows, 1, own) + rows, 0)
+    each = F.square(each) if p == 2 else each
+    if weight is not None:
+        each = each * F.reshape(F.index_select(weight, 0, F.reshape(target, (-1,))), (-1, 1))
+    found = F.sum(F.scatter_number(each, 1, own, 0), 1) / rows.shape[1]
+    return _reduced(found if target.ndim else F.squeeze(found, 0), code)
+
+
+@composite(method=False, function=False)
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """The input over (k + alpha * the mean square of `size` neighbouring channels) ** beta.
 
