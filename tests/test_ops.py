@@ -22,7 +22,8 @@ import autograd_gpu as torch
 from autograd_gpu.autograd import gradcheck, gradgradcheck
 from autograd_gpu.ops.namespace import OPS, REGISTRY, raw, rebind
 from autograd_gpu.ops.op import Op
-from tests import loop
+from tests import loop, make_ops_page
+from tests.conftest import needs_bfloat16
 from tests.loop import CHANGES, DTYPES, Built, How, called, differences, outcome
 from tests.samples import SECOND_NAMES, X, samples
 
@@ -183,6 +184,11 @@ def test_every_op_runs():
         sys.setprofile(None)
     idle = sorted(r.name for r in REGISTRY.values() if r.body.__code__ not in running and r.name not in ALL and r.name not in ON_CUDA)
     assert not idle, f"no sample runs {idle}: give those that use them one in tests/samples.py that does"
+
+
+@needs_bfloat16
+def test_the_page_is_what_the_ops_do():
+    assert make_ops_page.PATH.read_text(encoding="utf-8") == make_ops_page.written(), "run `python -m tests.make_ops_page`"
 
 
 def test_every_name_that_formulas_and_composites_use_exists():
