@@ -12,7 +12,7 @@ from autograd_gpu.ops import kernels
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Op
-from tests.test_ops import ARGUMENTS, BOOLEAN
+from tests.samples import ARGUMENTS, BOOLEAN
 
 PATH = Path(__file__).parent.parent / "docs" / "kernels.md"
 DTYPES = ("float32", "complex64", "int64")

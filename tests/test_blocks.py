@@ -11,7 +11,7 @@ from autograd_gpu.blocks import FEW, choose
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
 from autograd_gpu.ops.runtime import bindings
-from tests.test_ops import ARGUMENTS, BOOLEAN, operands_for
+from tests.samples import ARGUMENTS, BOOLEAN, operands_for
 
 RECORDS = [r for r in REGISTRY.values() if isinstance(r, Op) and r.is_elementwise]
 N = 2503                                     # two blocks of a thousand and a part of one

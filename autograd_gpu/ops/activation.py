@@ -81,7 +81,7 @@ def masked_fill_value(self, mask, value):
 masked_fill_value.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
 
 
-@elementwise(divert=of_tensors("maximum"))
+@elementwise(inplace=False, divert=of_tensors("maximum"))
 def maximum(self, other):
     """The larger element, NaN if either is. Reference: torch.maximum."""
     refuse("maximum", self, "c")
@@ -91,7 +91,7 @@ maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self
             other=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)))
 
 
-@elementwise(divert=of_tensors("minimum"))
+@elementwise(inplace=False, divert=of_tensors("minimum"))
 def minimum(self, other):
     """The smaller element, NaN if either is. Reference: torch.minimum."""
     refuse("minimum", self, "c")
@@ -177,7 +177,7 @@ def clamp_mixed(self, min, max):
 def clamp_tensors(self, min: Tensor | None = None, max: Tensor | None = None):
     """clamp with Tensors as bounds."""
     given = [x for x in (self, min, max) if x is not None]
-    refuse("clamp", self, "c")
+    refuse("clamp", self, "c" if min is None or max is None else "bc")
     self, *bounds = promote_all(*given)
     if min is not None:
         self = np.maximum(self, bounds[0])
@@ -292,7 +292,7 @@ leaky_relu.vjp(self=lambda grad, self, negative_slope: F.leaky_relu_backward(gra
 @elementwise(node="LeakyReluBackwardBackward0", method=False, function=False, inplace=False)
 def leaky_relu_backward(grad_output, self, negative_slope: Number):
     """The gradient of leaky_relu: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where(self <= 0, grad_output * negative_slope, grad_output)
+    return np.where(self > 0, grad_output, grad_output * negative_slope)
 
 leaky_relu_backward.vjp(grad_output=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope),
                         self=lambda grad: F.zero(grad))
@@ -400,7 +400,7 @@ def hardtanh(self, min_val: Number = -1.0, max_val: Number = 1.0):
     refuse("hardtanh", self, "bc")
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
-    if self.dtype.kind == "u" and min_val < 0:
+    if self.dtype.kind == "u" and min_val <= -1:
         raise RuntimeError(f"hardtanh: cannot be computed on an unsigned dtype with negative limits, got {min_val}")
     return np.minimum(np.maximum(self, min_val), max_val).astype(self.dtype, copy=False)
 
@@ -440,7 +440,7 @@ def hardswish(self):
 hardswish.vjp(self=lambda grad, self: F.where(self <= -3, 0, F.where(self < 3, grad * (self / 3 + 0.5), grad)))
 
 
-@elementwise(method=False)
+@elementwise(inplace=False)
 def hardshrink(self, lambd: Number = 0.5):
     """self beyond lambd from 0, else 0. Reference: torch.nn.functional.hardshrink."""
     refuse("hardshrink", self, "biuc")
@@ -515,6 +515,7 @@ def tanhshrink(self):
 @elementwise(node="PreluKernelBackward0", method=False, function=False)
 def prelu_kernel(self, weight):
     """prelu with the weight shaped to broadcast against self."""
+    refuse("prelu", self, "biuc")
     return F.where(self > 0, self, weight * self)
 
 prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight * grad),

@@ -14,6 +14,7 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import refuse
 from autograd_gpu.ops.shape import wrap_dim
 
 
@@ -21,14 +22,14 @@ class LinAlgError(RuntimeError):
     """A matrix that is singular, or not positive-definite. Reference: torch.linalg.LinAlgError."""
 
 
-def check_matrices(name, a, square=True):
-    """Raises RuntimeError unless an array holds floating matrices, square ones if so asked."""
+def check_matrices(name, a, square=True, error=RuntimeError):
+    """Raises RuntimeError unless an array holds matrices, square ones if so asked, and `error` unless they are floating."""
     if a.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, got {a.ndim}")
     if square and a.shape[-1] != a.shape[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {a.shape[-2]} by {a.shape[-1]} matrices")
     if a.dtype.kind not in "fc":
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_dtype.of(a.dtype)}")
+        raise error(f"{name}: Expected a floating point or complex tensor as input. Got {_dtype.of(a.dtype)}")
     if a.dtype.itemsize == 2:
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {_dtype.of(a.dtype)}")
 
@@ -39,6 +40,9 @@ def _solved(name, what, function, *arguments):
         return function(*arguments)
     except np.linalg.LinAlgError as error:
         raise LinAlgError(f"{name}: {what} ({error})") from None
+
+
+_DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or contains non-finite values"
 
 
 # --------------------------------------------------------------------------------------------------------- inverse and determinant
@@ -72,7 +76,7 @@ def cofactors(self):
     """The conjugate matrix of cofactors, det(A)^* A^-H, which singular matrices have too. Its derivative needs an inverse."""
     if self.shape[-1] == 1:
         return np.ones_like(self)
-    u, s, vh = np.linalg.svd(self, full_matrices=True)
+    u, s, vh = _solved("linalg.det", _DIVERGED, np.linalg.svd, self)
     ones = np.ones_like(s[..., :1])
     before = np.concatenate((ones, s[..., :-1]), -1)
     after = np.concatenate((s[..., 1:], ones), -1)
@@ -114,7 +118,23 @@ def slogdet_backward(grad_sign, grad_logabsdet, A, sign):
         total = phase if total is None else total + phase
     if total is None:
         return None
-    return total[..., None, None] * F.mH(F.linalg_inv(A))
+    return total[..., None, None] * F.mH(F.inverse_or_inf(A))
+
+
+def _inverse_or_inf(linalg, a):
+    try:
+        return linalg.inv(a)
+    except np.linalg.LinAlgError:            # of one matrix: the others have an inverse
+        u, s, vh = linalg.svd(a)
+        return np.conjugate(np.swapaxes(vh, -2, -1)) / s[..., None, :] @ np.conjugate(np.swapaxes(u, -2, -1))
+
+
+@op(method=False, function=False)
+def inverse_or_inf(self):
+    """The inverse; of a singular matrix what dividing by its singular values gives."""
+    return _inverse_or_inf(np.linalg, self)
+
+inverse_or_inf.vjp(self=lambda grad, result: -(F.mH(result) @ (grad @ F.mH(result))))
 
 
 # -------------------------------------------------------------------------------------------------------------------------- solve
@@ -194,10 +214,10 @@ def linalg_eigh(self, UPLO: str = "L"):
     eigenvectors depends on their phase.
     Reference: torch.linalg.eigh; derivative: Giles 2008, section 3.1. It is not finite where eigenvalues are equal.
     """
-    check_matrices("linalg.eigh", self)
+    check_matrices("linalg.eigh", self, error=NotImplementedError)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    return tuple(np.linalg.eigh(self, UPLO.upper()))
+    return tuple(_solved("linalg.eigh", _DIVERGED, np.linalg.eigh, self, UPLO.upper()))
 
 linalg_eigh.vjp(self=lambda grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors:
                 F.eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors))
@@ -241,7 +261,7 @@ def linalg_svd(A, full_matrices: bool = True):
     is not square.
     """
     check_matrices("linalg.svd", A, square=False)
-    return tuple(np.linalg.svd(A, full_matrices))
+    return tuple(_solved("linalg.svd", _DIVERGED, np.linalg.svd, A, full_matrices))
 
 linalg_svd.vjp(A=lambda grad_U, grad_S, grad_Vh, U, S, Vh: F.svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh))
 
@@ -309,12 +329,11 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None)
         raise RuntimeError(f"linalg.matrix_norm: dims must be different, got {dims}")
     if ord == "fro":
         return F.linalg_vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
-    if ord != "nuc" and not A.shape[row] * A.shape[column]:
-        raise RuntimeError(f"linalg.matrix_norm: the {ord} norm of an empty matrix does not exist, got shape {tuple(A.shape)}")
+    largest = F.amax if A.shape[row] * A.shape[column] else F.sum        # of nothing it is 0
     if ord == "nuc" or isinstance(ord, (int, float)) and abs(ord) == 2:
         A = A if dtype is None else A.to(dtype)
         values = F.linalg_svdvals(F.permute(A, (*[d for d in range(A.ndim) if d not in (row, column)], row, column)))
-        found = F.sum(values, -1) if ord == "nuc" else F.amax(values, -1) if ord == 2 else F.amin(values, -1)
+        found = F.sum(values, -1) if ord == "nuc" else largest(values, -1) if ord == 2 else F.amin(values, -1)
         if keepdim:
             for d in sorted((row, column)):
                 found = F.unsqueeze(found, d)
@@ -323,7 +342,7 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None)
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     over, then = (row, column) if abs(ord) == 1 else (column, row)
     sums = F.linalg_vector_norm(A, 1, over, True, dtype=dtype)
-    found = F.amax(sums, then, True) if ord > 0 else F.amin(sums, then, True)
+    found = largest(sums, then, True) if ord > 0 else F.amin(sums, then, True)
     return found if keepdim else F.squeeze(found, (row, column))
 
 
@@ -381,4 +400,5 @@ def inverse(input):
 @composite(out=True)
 def cholesky(input, upper=False):
     """The Cholesky factor; see linalg.cholesky. Reference: torch.cholesky."""
+    refuse("cholesky", input._array, "biu")
     return F.linalg_cholesky(input, upper=upper)

@@ -348,12 +348,13 @@ def index_fill_tensor(self, dim: int, index, value):
     return F.index_fill_number(self, dim, index, value)
 
 index_fill_tensor.vjp(self=lambda grad, dim, index: F.index_fill_number(grad, dim, index, 0),
-                      value=lambda grad, dim, index: F.sum(F.index_select(grad, dim, F.distinct(index))))
+                      value=lambda grad, dim, index: F.sum(F.index_select(grad, dim, F.distinct(index, grad.shape, dim))))
 
 
 @op(method=False, function=False)
-def distinct(index):
-    """Each index once."""
+def distinct(index, size: Size, dim: int):
+    """Each index once, counted from the front."""
+    index = F.from_the_front(index, size[dim] if size else 1)
     return np.unique(index)
 
 

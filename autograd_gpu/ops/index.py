@@ -133,6 +133,8 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
         raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for "
                            "the "
                            f"destination and {_dtype.of(values.dtype)} for the source.")
+    if places is None and len(indices) > self.ndim:
+        raise IndexError(f"index_put: too many indices for tensor of dimension {self.ndim} (got {len(indices)})")
     out = self.copy()
     key = _key(indices, places)
     try:

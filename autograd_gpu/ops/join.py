@@ -35,7 +35,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0):
     d = wrap_dim(dim, kept[0].ndim, "cat") if kept[0].ndim else 0
     try:
         return np.ascontiguousarray(np.concatenate(kept, d, dtype=dtype, casting="unsafe"))
-    except ValueError:
+    except (ValueError, TypeError):          # CuPy's
         for i, a in enumerate(tensors):
             if not a.ndim:
                 raise RuntimeError(f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated; use stack") from None
@@ -170,6 +170,9 @@ def block_diag(*tensors):
 @composite(method=False)
 def cartesian_prod(*tensors):
     """All combinations of the elements of vectors, as rows. Reference: torch.cartesian_prod."""
+    for t in tensors:
+        if t.ndim != 1:
+            raise RuntimeError(f"cartesian_prod: Expect a 1D vector, but got shape {list(t.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return F.stack([F.reshape(t, (-1,)) for t in F.meshgrid(*tensors)], 1)

@@ -9,6 +9,7 @@ from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import refuse
 
 
 def _check_dtypes(name, *arrays):
@@ -29,12 +30,6 @@ def product(x, y):
     if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
         return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
     return np.matmul(x, y)
-
-
-@composite(method=False, function=False)
-def scaled(x, factor):
-    """x times a number, x itself for 1."""
-    return x if factor == 1 else x * factor
 
 
 @composite(method=False, function=False)
@@ -354,7 +349,7 @@ def addbmm(self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """beta * self + alpha times the sum of batch1 @ batch2 over the pairs. Reference: torch.addbmm."""
     if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == batch1.dtype == batch2.dtype:
         return F.addbmm(*F.as_float32(self, batch1, batch2), beta=beta, alpha=alpha).astype(self.dtype)
-    total = np.add.reduce(F.bmm(batch1, batch2), 0)
+    total = np.add.reduce(F.bmm(batch1, batch2), 0, batch1.dtype)
     return _add_scaled("addbmm", self, total, beta, alpha).astype(batch1.dtype, copy=False)
 
 addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
@@ -367,9 +362,10 @@ addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
 @op(out=False)
 def trace(self):
     """The sum of a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.trace."""
+    refuse("trace", self, "b")
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
-    if self.dtype.kind in "biu":
+    if self.dtype.kind in "iu":
         return np.trace(self, dtype=np.int64)
     if self.itemsize == 2:
         return np.trace(self.astype(np.float32)).astype(self.dtype)
@@ -403,6 +399,9 @@ def addr(self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == vec1.dtype == vec2.dtype:
         return F.addr(*F.as_float32(self, vec1, vec2), beta=beta, alpha=alpha).astype(self.dtype)
     product = F.outer(vec1, vec2)
+    if product.dtype.kind in "biu" and (isinstance(alpha, float) or isinstance(beta, float)):
+        raise RuntimeError(f"addr: For integral input tensors, argument alpha and beta must not be a floating point number, got {alpha} "
+                           f"and {beta}")
     if product.dtype.kind == "b":
         return product & bool(alpha) | self & bool(beta)
     return _add_scaled("addr", self, product, beta, alpha).astype(product.dtype, copy=False)
@@ -416,6 +415,8 @@ addr.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
 def chain_matmul(*matrices):
     """The product of matrices, from left to right. Reference: torch.chain_matmul."""
     made = matrices[0]
+    if made.ndim != 2:
+        raise RuntimeError(f"chain_matmul: Tensor dimension is {made.ndim}, expected 2 instead: give matrices")
     for m in matrices[1:]:
         made = F.mm(made, m)
     return made

@@ -11,7 +11,7 @@ from autograd_gpu.base import count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
-from autograd_gpu.ops.operands import floating
+from autograd_gpu.ops.operands import floating, refuse
 from autograd_gpu.ops.reduce import accumulator
 
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -66,6 +66,7 @@ def bilinear(input1, input2, weight, bias=None):
     if not input1.dtype == input2.dtype == weight.dtype:
         raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got input1: {input1.dtype}, input2: {input2.dtype}, weight: "
                            f"{weight.dtype}")
+    refuse("bilinear", input1._array, "b")
     rows = (-1, input1.shape[-1]), (-1, input2.shape[-1])
     out = F.reshape(F.trilinear(F.reshape(input1, rows[0]), weight, F.reshape(input2, rows[1])), (*input1.shape[:-1], weight.shape[0]))
     return out if bias is None else out + bias
@@ -74,12 +75,12 @@ def bilinear(input1, input2, weight, bias=None):
 @op(method=False, function=False)
 def trilinear(i1, i2, i3):
     """i1[n] @ i2[k] @ i3[n] for each n and k: (n, a), (k, a, b), (n, b) -> (n, k)."""
-    return F.outer_rows(i1, i3) @ i2.reshape(i2.shape[0], -1).T
+    return F.mm(F.outer_rows(i1, i3), i2.reshape(i2.shape[0], -1).T)
 
 trilinear.vjp(
-    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, i3), F.reshape(F.transpose(i2, 1, 2), (-1, i2.shape[1]))),
-    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, i1)), i3), i2_shape),
-    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, i1), F.reshape(i2, (-1, i2.shape[2]))))
+    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, F.conj(i3)), F.reshape(F.transpose(F.conj(i2), 1, 2), (-1, i2.shape[1]))),
+    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, F.conj(i1))), F.conj(i3)), i2_shape),
+    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, F.conj(i1)), F.reshape(F.conj(i2), (-1, i2.shape[2]))))
 
 
 @composite(method=False, function=False)
@@ -364,7 +365,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 def native_group_norm(input, weight: Tensor | None, bias: Tensor | None, group: int, eps: float):
     """group_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
     floating("group_norm", input.dtype)
-    x = input.astype(accumulator(input.dtype), copy=False).reshape(input.shape[0], group, -1)
+    x = input.astype(accumulator(input.dtype), copy=False).reshape(input.shape[0], group, math.prod(input.shape[1:]) // group)
     mean = np.add.reduce(x, 2, None, None, True) / max(x.shape[2], 1)
     x = x - mean
     rstd = 1 / np.sqrt(np.add.reduce(x * x, 2, None, None, True) / max(x.shape[2], 1) + x.dtype.type(eps))
@@ -385,7 +386,7 @@ def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, 
 @composite(method=False, function=False)
 def group_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, group):
     """The gradients of group_norm: in rows of one group each for the input, summed per channel for weight and bias."""
-    rows = (input.shape[0], group, -1)
+    rows = (input.shape[0], group, math.prod(input.shape[1:]) // group)
     mean, rstd, grad_mean, grad_rstd = (None if t is None else F.unsqueeze(t, 2) for t in (mean, rstd, grad_mean, grad_rstd))
     x = F.reshape(input, rows)
     scaled = grad if weight is None or grad is None else grad * F.reshape(weight, (-1,) + (1,) * (input.ndim - 2))
@@ -456,7 +457,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         raise RuntimeError(f"rms_norm: Given normalized_shape={shape}, expected input with shape [*, {str(shape)[1:-1]}], but got input of "
                            f"size {list(input.shape)}")
     own = input.dtype.dtype
-    floating("rms_norm", own)
+    refuse("rms_norm", input._array, "biu")
     wide = accumulator(own)
     x = F.to(input, wide)
     mean = F.mean(F.pow(x, 2), tuple(range(-len(shape), 0)), True)
@@ -478,6 +479,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
     Reference: torch.cosine_similarity.
     """
+    refuse("cosine_similarity", x1._array, "c")
     shape = F.broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = (t if t.shape == shape else F.expand(t, shape) for t in (x1, x2))
     x = F.clamp_min(F.linalg_vector_norm(x1, 2, dim, True), eps)

@@ -195,4 +195,4 @@ def hypot(self, other):
     refuse("hypot", self, "biuc")
     return np.hypot(self, other)
 
-hypot.vjp(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result))
+hypot.vjp(self=lambda grad, self, result: grad * self / result, other=lambda grad, other, result: grad * other / result)

@@ -9,6 +9,7 @@ import numpy as np
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import refuse
 
 _F32, _F64, _I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -215,8 +216,9 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean over `dim` of the elements that are not NaN. Reference: torch.nanmean."""
     if _dtype.category(input._array.dtype) not in "fc":
         raise RuntimeError(f"nanmean: expected input to have floating point or complex dtype but got {input.dtype}")
+    refuse("nanmean", input._array, "c")
     there = ~F.isnan(input)
-    return F.sum(F.where(there, input, 0), dim, keepdim, dtype=dtype) / F.sum(there, dim, keepdim)
+    return F.nansum(input, dim, keepdim, dtype=dtype) / F.sum(there, dim, keepdim)
 
 
 # ---------------------------------------------------------------------------------------------------------------- extremes

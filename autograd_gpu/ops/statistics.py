@@ -13,7 +13,7 @@ from autograd_gpu.ops.reduce import accumulator, dim_of, dims_of
 
 # -------------------------------------------------------------------------------------------------------------- statistics
 
-def _statistic(name, make):
+def _statistic(name, make, method=True):
     """var, std and their kin: the positional forms (dim, unbiased, keepdim) and (unbiased) beside the keyword `correction`."""
     def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
         dim = dim if axis is None else axis
@@ -32,13 +32,13 @@ def _statistic(name, make):
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"{name} over `dim`, divided by the count less `correction` (1; `unbiased=False`: 0).\n\n"
                         f"    Raises: RuntimeError for integers and bools. Reference: torch.{name}.")
-    return composite(function, out="mean" not in name)
+    return composite(function, method=method, out="mean" not in name)
 
 
 _statistic("var", lambda *a: F.var_correction(*a))
 _statistic("std", lambda *a: F.std_correction(*a))
-_statistic("var_mean", lambda *a: tuple(F.var_mean_correction(*a)))
-_statistic("std_mean", lambda *a: tuple(F.std_mean_correction(*a)))
+_statistic("var_mean", lambda *a: tuple(F.var_mean_correction(*a)), method=False)
+_statistic("std_mean", lambda *a: tuple(F.std_mean_correction(*a)), method=False)
 
 
 @composite(method=False, function=False)
@@ -274,12 +274,12 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
 
 @composite(out=True)
 def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
-    """The p-norm over `dim`, of vectors: p a number, inf or "fro" (2).
+    """The p-norm over `dim`, of vectors: p a number, inf or "fro" (2); or the nuclear norm of matrices, "nuc".
 
-    Raises: RuntimeError for another name, NotImplementedError for "nuc", which needs singular values. Reference: torch.norm.
+    Raises: RuntimeError for another name. Reference: torch.norm.
     """
     if p == "nuc":
-        raise NotImplementedError("norm: the nuclear norm is not available here: use linalg.matrix_norm")
+        return F.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
@@ -308,6 +308,8 @@ prod.vjp(self=lambda grad, self, result, dim, keepdim: F.prod_backward(grad, sel
 @op(divert={"True": "prod_backward_tensor"}, method=False, function=False)
 def prod_backward(grad, self, result, dim: int, keepdim: bool):
     """The gradient of prod, on arrays: without division by zero, without a look at values, which a GPU would wait for."""
+    if not self.ndim:
+        return grad
     dims = dims_of("prod", dim, self.ndim)
     if result.dtype.kind != "c":
         self = self.real                     # prod(dtype=...) of complex elements took their real parts

@@ -5,8 +5,8 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
 from tests.cuda.programs import PROGRAMS, VALUES
+from tests.samples import ELEMENTWISE, call, operands_for
 from tests.simgpu import runtime
-from tests.test_ops import ELEMENTWISE, call, operands_for
 from tests.test_optim import OPTIONS
 
 F = torch.nn.functional
