@@ -21,11 +21,6 @@ def program(f):
     return f
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name, oracle):
-    assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)
-
-
 def drawn(*shape, dtype="float64", seed=0):
     rs = np.random.RandomState(seed)
     x = rs.randn(*shape)
@@ -79,7 +74,7 @@ def test_values_and_derivatives(seed, oracle, close):
 
 
 @pytest.mark.parametrize("bound", [1, 400, 3000])
-@pytest.mark.parametrize("seed", range(0, 120, 3))
+@pytest.mark.parametrize("seed", range(0, 120, 6))
 def test_blocks_give_the_same(seed, bound, oracle, close, monkeypatch):
     """A bound of one row of windows, of a few, and of a few samples."""
     monkeypatch.setattr(convolution, "BOUND", bound)
@@ -99,10 +94,7 @@ def test_derivatives_by_differences(seed):
     torch = autograd_gpu
     name, shapes, options = case(seed)
     operands = [torch.tensor(drawn(*s, seed=i), requires_grad=True) for i, s in enumerate(shapes)]
-    try:
-        getattr(torch.nn.functional, name)(*operands, **options)
-    except RuntimeError:
-        pytest.skip("what was drawn does not fit")
+
     def f(*operands):
         return getattr(torch.nn.functional, name)(*operands, **options)
     assert gradcheck(f, operands, fast_mode=True) and gradgradcheck(f, operands, fast_mode=True)
@@ -134,6 +126,7 @@ def test_operands_of_any_layout(layout, oracle, close):
 
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [(1, 2), (2, 3), (3, 3), (4, 2)])
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 def test_same_padding(kernel, dilation, oracle, close):
     def run(torch):
         x, w = torch.tensor(drawn(2, 2, 5, 7), requires_grad=True), torch.tensor(drawn(3, 2, *kernel), requires_grad=True)
@@ -160,6 +153,23 @@ def test_unfold_and_fold(seed, oracle, close):
     for ours, theirs in zip(run(autograd_gpu), run(oracle), strict=True):
         scale = max(1.0, float(theirs.detach().abs().max()))
         close(ours / scale, theirs / scale)
+
+
+@program
+def columns_are_no_view(torch):
+    """Nor where the windows lie in memory as the columns do."""
+    x = torch.arange(8.0).view(1, 2, 2, 2)
+    found = [torch.nn.functional.unfold(x, 1), torch.nn.functional.unfold(x, 2), torch.nn.functional.unfold(x[0], 1)]
+    x.zero_()
+    return found
+
+
+@program
+def a_small_kernel_gives_no_view(torch):
+    x, w = torch.arange(4.0).view(1, 1, 4), torch.ones(1, 1, 1)
+    found = [torch.conv1d(x, w), torch.conv_transpose1d(x, w)]
+    x.zero_()
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------- dtypes
@@ -304,6 +314,8 @@ ERRORS = {
     f"conv2d({X}{W}, stride=(1, 1, 1))": "expected stride to be a single integer value or a list of 2 values",
     "conv1d(torch.ones(1, 2, 5), torch.ones(3, 2, 2), padding=(1, 1))": "expected padding to be a single integer value or a list of 1",
     f"conv2d({X}{W}, stride=1.0)": "", f"conv2d({X}{W}, stride=True)": "", f"conv2d({X}{W}, padding=None)": "", f"conv2d([1], {W})": "",
+    f"conv2d({X}{W}, groups=2.0)": "", f"conv2d({X}{W}, groups=None)": "", f"conv2d({X}{W}, groups=True)": "",
+    f"conv2d({X}{W}, [1.0, 2.0, 3.0])": "", f"conv2d({X}None)": "", f"conv2d({X}{W}, dilation='1')": "",
     f"conv2d({X}{W}, padding='foo')": "Invalid padding string",
     f"conv2d({X}{W}, padding='same', stride=2)": "padding='same' is not supported for strided convolutions",
     f"conv_transpose2d({X}torch.ones(2, 3, 2, 2), output_padding=1)": "output padding must be smaller than either stride or dilation",
@@ -360,11 +372,24 @@ def test_initial_values(text, oracle):
         assert 0.8 * bound < p.detach().abs().max().item() <= bound and abs(p.detach().mean().item()) < 0.3 * bound
 
 
+@program
+def a_weight_computed_for_each_call(torch):
+    class Standardized(torch.nn.Conv1d):
+        def forward(self, x):
+            return self._conv_forward(x, self.weight - self.weight.mean((1, 2), keepdim=True), self.bias)
+    return filled(torch, Standardized(2, 3, 2, padding=1))(torch.ones(1, 2, 4))
+
+
 @pytest.mark.parametrize("size", [(8,), (2, 3, 8), (7,), (9,), (5,), (8, 8), None])
 def test_a_size_asked_of_a_transposed_convolution(size, oracle):
     def run(torch):
         return filled(torch, torch.nn.ConvTranspose1d(2, 3, 3, stride=3))(torch.ones(2, 2, 2), size)
     assert result(run, autograd_gpu) == result(run, oracle)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name, oracle):
+    assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)
 
 
 # --------------------------------------------------------------------------------------------------------------- memory

@@ -21,7 +21,6 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.reduce import accumulator
 from autograd_gpu.ops.shape import ALL
-from autograd_gpu.ops.shape import _slice as _range
 
 BOUND = 64 << 20                             # bytes that the unfolded input takes at most
 CACHED = 4 << 20                             # the same on the CPU, where a product is faster on what the cache still holds; measured
@@ -66,22 +65,22 @@ def block(walk, size, out, samples, rows):
         span.append((c - 1) * s + (k - 1) * d + 1)
         start = min(max(low, 0), length)
         stop = max(start, min(low + span[-1], length))
-        source.append(_range(start, stop))
-        target.append(_range(start - low, stop - low))
+        source.append(slice(start, stop))
+        target.append(slice(start - low, stop - low))
     return Block((samples, ALL, rows), count, (samples, ALL, *source), (ALL, ALL, *target), tuple(span))
 
 
-def blocks(x, shape, walk, out, dtype, beside=0):
-    """The Blocks of the `out` windows in an input of `shape`: samples whose unfolded input in a dtype keeps to the bound, or rows of one.
+def blocks(x, shape, walk, out, beside=0):
+    """The Blocks of the `out` windows in an input of `shape`: samples whose unfolded input keeps to the bound, or rows of one.
 
-    x: an array, whose device decides. `beside`: bytes that each sample takes besides.
+    x: an array of the device and dtype that it is about. `beside`: bytes that each sample takes besides.
     """
     bound = min(BOUND, CACHED) if x.__class__ is _CPU else BOUND
     batch, channels, *size = shape
-    row = max(1, channels * math.prod(walk.kernel) * math.prod(out[1:]) * dtype.itemsize)
+    row = max(1, channels * math.prod(walk.kernel) * math.prod(out[1:]) * x.itemsize)
     samples, rows = max(1, bound // max(row * out[0], beside)), max(1, bound // row)
     for n, r in itertools.product(range(0, batch, samples), range(0, out[0], rows)):
-        yield block(walk, size, out, _range(n, n + samples), _range(r, min(r + rows, out[0])))
+        yield block(walk, size, out, slice(n, n + samples), slice(r, min(r + rows, out[0])))
 
 
 def batch_last(batch, walk, out):
@@ -100,15 +99,15 @@ def _turned_back(x):
 
 
 @composite(method=False, function=False)
-def columns(x, part, walk, last, dtype):
-    """The windows of a block as an array (n, c, *kernel, *count) in a dtype; batch last: (1, c, *kernel, *count, n)."""
+def columns(x, part, walk, last):
+    """The windows of a block as an array (n, c, *kernel, *count); batch last: (1, c, *kernel, *count, n)."""
     x = x[part.source]
     if last:
         x = _turned(x)
     m = len(walk.kernel) + 2
-    if last or x.dtype != dtype or x.shape[2:] != part.span:
+    if last or x.shape[2:] != part.span:
         made = np.empty if x.shape[2:m] == part.span else np.zeros
-        made = made((*x.shape[:2], *part.span, *x.shape[m:]), dtype)
+        made = made((*x.shape[:2], *part.span, *x.shape[m:]), x.dtype)
         made[part.target] = x
         x = made
     steps = x.strides[2:m]
@@ -117,18 +116,12 @@ def columns(x, part, walk, last, dtype):
 
 
 @composite(method=False, function=False)
-def rows(x, last, dtype):
-    """An array (n, o, *count) contiguous and in a dtype; batch last: (1, o, *count, n)."""
-    return np.ascontiguousarray(_turned(x) if last else x, dtype)
-
-
-@composite(method=False, function=False)
 def overlapped(found, part, walk):
     """What `columns` took of a block put back to where it was: elements that several windows share are summed."""
     dims = len(walk.kernel)
     made = np.zeros((*found.shape[:2], *part.span, *found.shape[2 + 2 * dims:]), found.dtype)
     for tap in itertools.product(*map(range, walk.kernel)):
-        places = [_range(t * d, t * d + (c - 1) * s + 1, s)
+        places = [slice(t * d, t * d + (c - 1) * s + 1, s)
                   for t, d, c, s in zip(tap, walk.dilation, part.count, walk.stride, strict=True)]
         made[(ALL, ALL, *places)] += found[(ALL, ALL, *tap)]
     return made[part.target]
@@ -139,7 +132,7 @@ def overlapped(found, part, walk):
 @op(method=False, function=False)
 def convolution(input, weight, bias: Tensor | None, stride: Size, padding: Size, dilation: Size, transposed: bool, output_padding: Size,
                 groups: int):
-    """The products of a weight with each window of the input, summed; `transposed`: of the gradient that it has for its input.
+    """A weight times each window of the input, plus bias; `transposed`: what such a convolution has as gradient for its input, plus bias.
 
     Raises: RuntimeError for shapes and dtypes that do not fit, NotImplementedError for bools and some integers, as in PyTorch.
     """
@@ -180,16 +173,19 @@ def convolution_backward(needs, grad, input, weight, stride, padding, dilation, 
 @op(method=False, function=False, node="ConvolutionBackwardBackward0")
 def convolution_output(input, weight, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """A convolution without bias; size: its result's."""
-    walk, dtype = Walk(tuple(weight.shape[2:]), stride, padding, dilation), accumulator(input.dtype)
-    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).astype(dtype, copy=False)
+    walk = Walk(tuple(weight.shape[2:]), stride, padding, dilation)
+    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:]))
     out = np.empty(size, input.dtype)
     last = batch_last(len(input), walk, size[2:])
-    for part in blocks(input, input.shape, walk, size[2:], dtype):
-        found = F.columns(input, part, walk, last, dtype)
+    for part in blocks(input, input.shape, walk, size[2:]):
+        found = F.columns(input, part, walk, last)
         tail = found.shape[len(size):]
         found = np.matmul(matrix, found.reshape(len(found), groups, matrix.shape[2], math.prod(tail)))
         found = found.reshape(len(found), size[1], *tail)
-        out[part.windows] = _turned_back(found) if last else found
+        found = _turned_back(found) if last else found
+        if found.shape == size:              # one block is all
+            return np.ascontiguousarray(found)
+        out[part.windows] = found
     return out
 
 convolution_output.vjp(
@@ -202,17 +198,21 @@ convolution_output.vjp(
 @op(method=False, function=False, node="ConvolutionBackwardBackward0")
 def convolution_input(grad_output, weight, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """The gradient of a convolution for its input, which is of this size; grad_output: that of its result."""
-    walk, dtype = Walk(tuple(weight.shape[2:]), stride, padding, dilation), accumulator(grad_output.dtype)
-    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).astype(dtype, copy=False).swapaxes(1, 2)
-    out = np.zeros(size, dtype)
-    last = batch_last(size[0], walk, grad_output.shape[2:])
-    for part in blocks(grad_output, size, walk, grad_output.shape[2:], dtype):
-        grad = F.rows(grad_output[part.windows], last, dtype)
+    walk, count = Walk(tuple(weight.shape[2:]), stride, padding, dilation), grad_output.shape[2:]
+    matrix = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).swapaxes(1, 2)
+    out = np.zeros(size, grad_output.dtype)
+    last = batch_last(size[0], walk, count)
+    for part in blocks(grad_output, size, walk, count):
+        grad = grad_output[part.windows]
+        grad = np.ascontiguousarray(_turned(grad) if last else grad)
         tail = grad.shape[2:]
         found = np.matmul(matrix, grad.reshape(len(grad), groups, matrix.shape[2], math.prod(tail)))
         found = F.overlapped(found.reshape(len(grad), size[1], *walk.kernel, *tail), part, walk)
-        out[part.source] += _turned_back(found) if last else found
-    return out.astype(grad_output.dtype, copy=False)
+        found = _turned_back(found) if last else found
+        if found.shape == size and part.count == count:
+            return np.ascontiguousarray(found)
+        out[part.source] += found
+    return out
 
 convolution_input.vjp(
     grad_output=lambda grad, weight, grad_output_shape, stride, padding, dilation, groups:
@@ -224,17 +224,18 @@ convolution_input.vjp(
 @op(method=False, function=False, node="ConvolutionBackwardBackward0")
 def convolution_weight(grad_output, input, size: Size, stride: Size, padding: Size, dilation: Size, groups: int):
     """The gradient of a convolution for its weight, which is of this size; grad_output: that of its result."""
-    walk, dtype = Walk(tuple(size[2:]), stride, padding, dilation), accumulator(input.dtype)
-    out = np.zeros((groups, math.prod(size[1:]), size[0] // groups), dtype)
+    walk = Walk(tuple(size[2:]), stride, padding, dilation)
+    out = np.zeros((groups, math.prod(size[1:]), size[0] // groups), input.dtype)
     last = batch_last(len(input), walk, grad_output.shape[2:])
-    for part in blocks(input, input.shape, walk, grad_output.shape[2:], dtype, 0 if last else out.nbytes):
-        grad = F.rows(grad_output[part.windows], last, dtype)
-        found = F.columns(input, part, walk, last, dtype)
+    for part in blocks(input, input.shape, walk, grad_output.shape[2:], 0 if last else out.nbytes):
+        grad = grad_output[part.windows]
+        grad = np.ascontiguousarray(_turned(grad) if last else grad)
+        found = F.columns(input, part, walk, last)
         windows = math.prod(grad.shape[2:])
         grad = grad.reshape(len(grad), groups, out.shape[2], windows)
         found = found.reshape(len(grad), groups, out.shape[1], windows)
         out += np.add.reduce(np.matmul(found, grad.swapaxes(2, 3)), 0)       # this way round: the larger matrix first is faster
-    return np.ascontiguousarray(out.swapaxes(1, 2).reshape(size), input.dtype)
+    return np.ascontiguousarray(out.swapaxes(1, 2)).reshape(size)
 
 convolution_weight.vjp(
     grad_output=lambda grad, input, grad_output_shape, stride, padding, dilation, groups:
@@ -251,8 +252,9 @@ def im2col(self, kernel_size: Size, dilation: Size, padding: Size, stride: Size)
     walk = Walk(kernel_size, stride, padding, dilation)
     *batch, channels, height, width = self.shape
     out = walk.outputs((height, width))
-    found = F.columns(self if batch else self[None], block(walk, (height, width), out, ALL, _range(0, out[0])), walk, False, self.dtype)
-    return found.reshape(*batch, channels * math.prod(kernel_size), math.prod(out))
+    found = F.columns(self if batch else self[None], block(walk, (height, width), out, ALL, slice(0, out[0])), walk, False)
+    found = found.reshape(*batch, channels * math.prod(kernel_size), math.prod(out))
+    return found.copy() if np.may_share_memory(found, self) else found       # windows that do not overlap may need no copy to be unfolded
 
 im2col.vjp(self=lambda grad, self_shape, kernel_size, dilation, padding, stride:
            F.col2im(grad, self_shape[-2:], kernel_size, dilation, padding, stride))
@@ -265,7 +267,7 @@ def col2im(self, output_size: Size, kernel_size: Size, dilation: Size, padding: 
     *batch, rows, _ = self.shape
     channels, out = rows // math.prod(kernel_size), walk.outputs(output_size)
     made = np.zeros((*(batch or (1,)), channels, *output_size), self.dtype)
-    part = block(walk, output_size, out, ALL, _range(0, out[0]))
+    part = block(walk, output_size, out, ALL, slice(0, out[0]))
     found = self.reshape(len(made), channels, *kernel_size, *out).astype(accumulator(self.dtype), copy=False)
     made[part.source] = F.overlapped(found, part, walk)
     return made if batch else made[0]
@@ -391,7 +393,8 @@ def _numbers(name, what, value, n):
         if isinstance(value, bool):
             raise TypeError
     except TypeError:
-        raise TypeError(f"{name}(): argument '{what}' must be an int or a tuple of {n} ints, not {value!r:.60}") from None
+        raise TypeError(f"{name}(): argument '{what}' must be {f'an int or a tuple of {n} ints' if n > 1 else 'an int'}, not "
+                        f"{value!r:.60}") from None
     if len(found) not in (1, n):
         raise RuntimeError(f"{name}: expected {what} to be a single integer value or a list of {n} values to match the convolution "
                            f"dimensions, but got {what}={found}")
@@ -414,6 +417,7 @@ def _convolve(name, input, weight, bias, stride, padding, dilation, groups, outp
     if weight.ndim != n + 2:
         raise RuntimeError(f"{name}: expected weight to have {n + 2} dimensions, but got weight of size: {list(weight.shape)}")
     stride, dilation = _numbers(name, "stride", stride, n), _numbers(name, "dilation", dilation, n)
+    groups, = _numbers(name, "groups", groups, 1)
     whole = F.unsqueeze(input, 0) if input.ndim == n + 1 else input
     if isinstance(padding, str) and output_padding is None:
         whole, padding = _bordered(name, whole, padding, weight.shape[2:], stride, dilation)

@@ -85,10 +85,14 @@ class _Conv(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """(batch, in_channels, *size) or without batch -> the same with out_channels and the windows."""
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input, weight, bias):
+        """forward with another weight and bias, for classes that compute theirs."""
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
-        return getattr(F, f"conv{self.dims}d")(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return getattr(F, f"conv{self.dims}d")(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
