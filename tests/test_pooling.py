@@ -1,5 +1,6 @@
 """Pooling beside PyTorch: values, first and second derivatives, dtypes, NaN, modules, errors."""
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -208,3 +209,5 @@ def test_names_beside_pytorchs(oracle):
     names = ["max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
              "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "max_unpool2d"]
     assert [hasattr(autograd_gpu, n) for n in names] == [hasattr(oracle, n) for n in names]
+    for f in (autograd_gpu.max_pool2d, autograd_gpu.nn.functional.avg_pool2d, autograd_gpu.nn.functional.max_unpool1d):
+        assert pickle.loads(pickle.dumps(f)) is f

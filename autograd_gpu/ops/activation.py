@@ -12,7 +12,9 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import beside, check_number, fitted, of_tensors, refuse
+from autograd_gpu.ops.reduce import accumulator
 from autograd_gpu.ops.runtime import promote_all
+from autograd_gpu.ops.shape import wrap_dim
 
 _CPU = np.ndarray                            # np in a body may be CuPy
 
@@ -532,3 +534,32 @@ def prelu(input, weight):
     elif input.ndim == 0 and weight.ndim:
         weight = F.reshape(weight, ())
     return F.prelu_kernel(input, weight)
+
+
+# --------------------------------------------------------------------------------------------------------------- gates
+
+@op(method=False, function=False)
+def glu(self, dim: int = -1):
+    """The first half of a dimension times the sigmoid of the second.
+
+    Dtype: floating. Raises: RuntimeError for an odd size. Reference: torch.nn.functional.glu.
+    """
+    refuse("glu", self, "biuc")
+    if not self.ndim:
+        raise RuntimeError("glu does not support scalars because halving size must be even: give it at least one dimension")
+    d = wrap_dim(dim, self.ndim, "glu")
+    n, odd = divmod(self.shape[d], 2)
+    if odd:
+        raise RuntimeError(f"glu: Halving dimension must be even, but dimension {d} is size {2 * n + 1}")
+    x = self.astype(accumulator(self.dtype), copy=False)
+    return (F.slice(x, d, 0, n) * F.sigmoid(F.slice(x, d, n))).astype(self.dtype, copy=False)
+
+glu.vjp(self=lambda grad, self, dim: F.glu_backward(grad, self, dim))
+
+
+@composite(method=False, function=False)
+def glu_backward(grad, self, dim):
+    """The gradient of glu."""
+    n = self.shape[dim] // 2
+    gate = F.sigmoid(F.slice(self, dim, n, None, 1))
+    return F.cat([grad * gate, grad * F.slice(self, dim, 0, n, 1) * gate * (1 - gate)], dim)

@@ -82,6 +82,7 @@ def _size(n, kernel, stride, padding, dilation, ceil_mode):
 def _public(function, name, doc, top_level=True):
     """Register a function under torch.nn.functional's name, and where torch has it, under torch's."""
     function.__name__ = function.__qualname__ = name
+    function.__module__ = "autograd_gpu"     # where a pickle finds it; nn.functional names itself for its own
     function.__doc__ = doc
     return composite(method=False, function=top_level)(function)
 

@@ -20,7 +20,7 @@ _range, ALL = builtins.slice, builtins.slice(None)
 _INT32 = 2 ** 31
 
 
-def _at(d, part):
+def at_dim(d, part):
     """The key of a part of a dimension counted from the end."""
     return (..., part, *[ALL] * (-1 - d))
 
@@ -65,16 +65,16 @@ def largest_along(x, at, d, m, window):
     for first, later in taps:
         if first:
             target, source = first
-            best[_at(d, target)], found[_at(d, target)] = x[_at(d, source)], at[_at(d, source)]
+            best[at_dim(d, target)], found[at_dim(d, target)] = x[at_dim(d, source)], at[at_dim(d, source)]
         if later:
             target, source = later
-            old, new = best[_at(d, target)], x[_at(d, source)]
+            old, new = best[at_dim(d, target)], x[at_dim(d, source)]
             larger = new > old
             if x.dtype.kind == "f":
                 larger |= np.isnan(new)
             np.maximum(old, new, out=old)
-            place = found[_at(d, target)]
-            place += (at[_at(d, source)] - place) * larger       # several times as fast as to copy where a mask is True
+            place = found[at_dim(d, target)]
+            place += (at[at_dim(d, source)] - place) * larger       # several times as fast as to copy where a mask is True
     return best, found
 
 
@@ -170,10 +170,10 @@ def summed_along(x, d, m, window):
     if window:
         for tap in _taps(n, m, *window):
             for target, source in filter(None, tap):
-                made[_at(d, target)] += x[_at(d, source)]
+                made[at_dim(d, target)] += x[at_dim(d, source)]
     elif m:
         for i, inside in F.uneven_taps(n, m):
-            made += np.where(inside.reshape(-1, *[1] * (-1 - d)), x[_at(d, i)], 0)
+            made += np.where(inside.reshape(-1, *[1] * (-1 - d)), x[at_dim(d, i)], 0)
     return made
 
 
@@ -185,7 +185,7 @@ def spread_along(g, d, n, window):
     if window:
         for tap in _taps(n, m, *window):
             for target, source in filter(None, tap):
-                made[_at(d, source)] += g[_at(d, target)]
+                made[at_dim(d, source)] += g[at_dim(d, target)]
     elif m:
         for i, inside in F.uneven_taps(n, m):
             made += F.index_select_backward(np.where(inside.reshape(-1, *[1] * (-1 - d)), g, 0), shape, d, i)
