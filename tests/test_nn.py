@@ -176,6 +176,14 @@ def layers_in_half_precision(torch):
 
 
 @program
+def running_values_no_longer_kept(torch):
+    m, x = torch.nn.BatchNorm1d(2), torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    m(x)
+    m.track_running_stats = False
+    return [t.detach().mul(1e4).round() for t in (m(x), m.eval()(x), *m.buffers())]
+
+
+@program
 def pretrained(torch):
     table = torch.arange(6.0).reshape(3, 2)
     frozen, free = torch.nn.Embedding.from_pretrained(table), torch.nn.Embedding.from_pretrained(table, freeze=False, padding_idx=0)
