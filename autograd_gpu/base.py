@@ -29,6 +29,8 @@ class _Inference(Version):
 
     @property
     def count(self):
+        if local.state.inside is not None and not local.state.enabled:       # in a custom Function's forward nothing is saved
+            return 0
         raise RuntimeError("Inference tensors cannot be saved for backward: writes to Tensors created in inference mode are not counted. "
                            "Use a clone() made outside of it, or no_grad() instead of inference_mode()")
 

@@ -156,6 +156,8 @@ def requires_grad_(self, requires_grad=True):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
         _creation.check_requires(self)
+        if type(self._node) is Dependent:    # in a custom Function's forward, where it shows as a leaf
+            self._node = None
         if self._node is not None:
             return self
     if self.grad_fn is not None:
@@ -500,6 +502,15 @@ def __deepcopy__(self, memo):
     t._requires = self._requires
     memo[id(self)] = t
     t._grad = copy.deepcopy(self._grad, memo)
+    return t
+
+
+@method
+def __copy__(self):
+    """A leaf over the same memory, with a version counter of its own, as PyTorch's."""
+    t = wrap(self._array)
+    t.__class__ = type(self)
+    t._requires = self.requires_grad
     return t
 
 

@@ -1,5 +1,7 @@
 """What the engine promises about gradients, saved values and memory, beyond what the shared suites compare with PyTorch."""
+import copy
 import gc
+import pickle
 import threading
 import warnings
 import weakref
@@ -7,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
+import autograd_gpu
 import autograd_gpu as torch
 from autograd_gpu.engine import grad_mode
 
@@ -291,6 +294,61 @@ def test_a_node_can_be_called():
     for_x, for_w = (x * w).grad_fn(torch.tensor([1.0, 10.0]))
     assert for_x.tolist() == [3.0, 40.0] and for_w.tolist() == [1.0, 20.0] and for_x.grad_fn.name() == "MulBackward0"
     assert x.sin().grad_fn(torch.ones(2)).tolist() == pytest.approx([0.540302, -0.416147])
+
+
+@pytest.mark.parametrize("grads", [lambda one: (), lambda one: (one, one), lambda one: (3,)], ids=["none", "two", "number"])
+def test_a_node_is_called_with_one_gradient_per_result(grads, oracle):
+    for module in (autograd_gpu, oracle):
+        node = module.ones(2, requires_grad=True).sin().grad_fn
+        given = grads(module.ones(2))
+        with pytest.raises(TypeError, match="argument"):
+            node(*given)
+
+
+@pytest.mark.parametrize("leaf", [lambda t: t, lambda t: t.t(), lambda t: t[:, ::2]], ids=["whole", "transposed", "with gaps"])
+def test_a_recorded_gradient_is_copied_in_the_layout_of_its_leaf(leaf, oracle):
+    def run(torch):
+        x = leaf(torch.ones(2, 3)).detach().requires_grad_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the cycle that create_graph makes
+            (x * x * x.exp()).sum().backward(create_graph=True)
+        return x.grad.grad_fn.name(), [None if n is None else n.name() for n, _ in x.grad.grad_fn.next_functions], x.grad.stride()
+    assert run(autograd_gpu) == run(oracle)
+
+
+def test_what_was_not_saved_is_none_after_the_backward_too(oracle):
+    def run(torch):
+        y = torch.ones(2, requires_grad=True) * 2.0
+        before = y.grad_fn._saved_self
+        y.sum().backward()
+        return before, y.grad_fn._saved_self
+    assert run(autograd_gpu) == run(oracle)
+
+
+def hook(grad):                              # a function of the module can be pickled
+    return grad * 2
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda h: pickle.loads(pickle.dumps(h))], ids=["copy", "pickle"])
+def test_a_handle_is_copied_with_its_hooks(again, oracle):
+    def run(torch):
+        x = torch.ones(2, requires_grad=True)
+        handle = x.register_hook(hook)
+        copied = again(handle)
+        before = len(copied.hooks_dict_ref() or ())
+        copied.remove()
+        x.sum().backward()
+        return before, x.grad.tolist()
+    assert run(autograd_gpu) == run(oracle)
+
+
+def test_a_copied_handle_of_several_hooks_removes_them(oracle):
+    def run(torch):
+        x, seen = torch.ones(2, requires_grad=True), []
+        copy.copy(torch.autograd.graph.register_multi_grad_hook((x,), seen.append)).remove()
+        x.sum().backward()
+        return len(seen)
+    assert run(autograd_gpu) == run(oracle) == 0
 
 
 def test_a_leafs_gradient_in_another_dtype():

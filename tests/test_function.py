@@ -76,6 +76,12 @@ FORWARDS = {
     "the_same_twice": lambda ctx, x, k: (lambda y: (y, y))(x * k),
     "half": lambda ctx, x, k: x.half() * k,
     "saved_number": lambda ctx, x, k: (ctx.save_for_backward(x, k), x * k)[1],
+    "dirty_a_number": lambda ctx, x, k: (ctx.mark_dirty(3), x * k)[1],
+    "dirty_a_list": lambda ctx, x, k: (ctx.mark_dirty([x]), x)[1],
+    "not_differentiable_a_number": lambda ctx, x, k: (ctx.mark_non_differentiable(3), x * k)[1],
+    "not_differentiable_a_list": lambda ctx, x, k: (ctx.mark_non_differentiable([x]), x * k)[1],
+    "materialize_a_number": lambda ctx, x, k: (ctx.set_materialize_grads(0), x * k)[1],
+    "a_leaf_of_its_own": lambda ctx, x, k: (x * k).requires_grad_(),
     "saved_none": lambda ctx, x, k: (ctx.save_for_backward(x, None), x * k)[1],
 }
 INPUTS = {
@@ -536,6 +542,36 @@ def test_a_long_chain(in_small_stack):
         y.sum().backward()
         return x.grad.tolist()
     assert in_small_stack(run) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("words, marked", [("mark_dirty can only accept variables, but argument", lambda ctx: ctx.mark_dirty(3)),
+                                           ("mark_non_differentiable only accepts variable", lambda ctx: ctx.mark_non_differentiable(3))])
+def test_what_is_marked_has_to_be_a_tensor(words, marked, oracle):
+    for torch in (autograd_gpu, oracle):
+        with pytest.raises(RuntimeError, match=words):
+            scale(torch, forward=lambda ctx, x, k: (marked(ctx), x * k)[1]).apply(leaf(torch), 2.0)
+
+
+def test_forward_may_use_an_inference_tensor(oracle):
+    def run(torch):
+        with torch.inference_mode():
+            w = torch.full((2,), 3.0, dtype=torch.float64)
+        x = leaf(torch)
+        scale(torch, forward=lambda ctx, x, k: x * w).apply(x, 3.0).sum().backward()
+        return x.grad.tolist()
+    assert run(autograd_gpu) == run(oracle)
+
+
+def test_forward_may_differentiate_with_respect_to_what_it_computed(oracle):
+    def run(torch):
+        def forward(ctx, x, k):
+            z = (x * k).requires_grad_()
+            with torch.enable_grad():
+                (z * z).sum().backward()
+            return x * z.grad
+        y = scale(torch, forward=forward).apply(leaf(torch), 2.0)
+        return y.tolist(), y.requires_grad
+    assert run(autograd_gpu) == run(oracle)
 
 
 def test_instances_are_refused():

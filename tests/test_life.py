@@ -7,11 +7,12 @@ import weakref
 import numpy as np
 import pytest
 
+import autograd_gpu
 import autograd_gpu as torch
 from autograd_gpu.engine.node import Node
 from autograd_gpu.ops.namespace import REGISTRY
 from tests.cuda.programs import PROGRAMS, operands
-from tests.test_ops import ELEMENTWISE, call, operands_for
+from tests.samples import ELEMENTWISE, call, operands_for
 
 
 def living():
@@ -206,5 +207,25 @@ def test_copies_and_pickles_of_leaves():
     assert deep["a"] is deep["b"][0] and deep["a"].grad.tolist() == x.grad.tolist() and deep["a"].grad is not x.grad
     with pytest.raises(RuntimeError, match="leaves"):
         copy.deepcopy(x * 2)
-    for again in (pickle.loads(pickle.dumps(x * 2)), copy.copy(x * 2)):          # what is pickled has no history
-        assert again.is_leaf and again.requires_grad and again.tolist() == (x * 2).tolist()
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x * 2, lambda x: x[:1], lambda x: (x * 2)[:1], lambda x: x.detach()],
+                         ids=["leaf", "result", "view", "view of a result", "detached"])
+@pytest.mark.parametrize("again", [copy.copy, lambda t: pickle.loads(pickle.dumps(t))], ids=["copy", "pickle"])
+def test_what_is_copied_or_pickled_is_a_leaf(make, again, oracle):
+    def run(torch):
+        t = make(torch.tensor([1.0, 2.0], requires_grad=True))
+        new = again(t)
+        with torch.no_grad():
+            new.zero_()
+        return t.tolist(), new.shape, new.requires_grad, new.is_leaf, new._is_view(), type(new).__name__
+    assert run(autograd_gpu) == run(oracle)
+
+
+def test_a_copied_parameter_shares_its_memory(oracle):
+    def run(torch):
+        p = torch.nn.Parameter(torch.ones(2))
+        q = copy.copy(p)
+        q.data.zero_()
+        return type(q).__name__, q.requires_grad, p.tolist()
+    assert run(autograd_gpu) == run(oracle)

@@ -33,6 +33,15 @@ def hooks(torch, pack=lambda t: t, unpack=lambda t: t):
 # -------------------------------------------------------------------------------------------------------------- which hooks
 
 @program
+def integer_results(torch):
+    log, x = [], leaf(torch, 4)
+    with hooks(torch, lambda t: log.append((t.tolist(), t.requires_grad, t.is_leaf, t.grad_fn is None)) or t):
+        y = x.max(0)[0] + x.sort()[0].sum() + x.topk(2)[0].sum()
+    backward(y)
+    return log, x.grad, x.sort()[0].grad_fn._saved_indices.requires_grad
+
+
+@program
 def nested_hooks(torch):
     log, x = [], leaf(torch)
     with hooks(torch, lambda t: log.append(1)):

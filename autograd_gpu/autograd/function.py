@@ -62,6 +62,8 @@ class FunctionCtx(Node):
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros (the default) or None where no gradient arrived."""
+        if not isinstance(value, bool):
+            raise TypeError(f"set_materialize_grads(): argument 'value' must be bool, not {type(value).__name__}")
         self.materialize_grads = value
 
     @property
@@ -312,7 +314,14 @@ def _bind(forward, args, kwargs, skipped):
 
 def _check_outputs(ctx, outputs, inputs):
     """What forward returned, where every dirty tensor has its version counted up."""
-    for t in ctx.dirty_tensors:
+    for t in ctx.non_differentiable:
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"mark_non_differentiable only accepts variable arguments, but got {type(t).__name__}: give it the Tensors "
+                               f"that forward returns, one by one")
+    for i, t in enumerate(ctx.dirty_tensors):
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"mark_dirty can only accept variables, but argument {i} is of type {type(t).__name__}: give it the Tensors "
+                               f"that forward wrote to, one by one")
         if not any([t is o for o in outputs]):
             raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
                                "modified inplace must all be outputs of the Function.")

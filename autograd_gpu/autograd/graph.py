@@ -58,6 +58,12 @@ class _Handles(RemovableHandle):
         for handle in self.handles:
             handle.remove()
 
+    def __getstate__(self):
+        return self.handles
+
+    def __setstate__(self, state):
+        self.handles = state
+
 
 class _Arrived:
     """What one backward has brought to the tensors of a multi-grad hook so far."""

@@ -189,12 +189,18 @@ def _arrive_at_leaf(task, node, g, shared):
         _hooks.run_posthooks(node, (), g, task.create_graph)
 
 
+def _laid_out(g, own):
+    """A recorded copy of a gradient, laid out as the leaf's array is unless that has gaps or overlaps."""
+    like = _device.xp(own).empty_like(own, g._array.dtype, _device.order_of(own))
+    return wrap(like).copy_(g) if like.strides == own.strides else g.clone()
+
+
 def accumulate(variable: Tensor, g, shared):
     """Add a gradient into variable.grad: a Tensor recorded, an array in place. `shared`: g itself may not be kept."""
     with _LOCKS[(id(variable) >> 6) & 63]:
         old = variable._grad
         if isinstance(g, Tensor):
-            variable._grad = g.clone() if old is None else old + g
+            variable._grad = _laid_out(g, variable._array) if old is None else old + g
         elif old is None:
             own = variable._array
             if not shared and g.strides == own.strides:

@@ -30,14 +30,21 @@ class RemovableHandle:
 
     def __init__(self, hooks: dict, hook):
         self.id = _next_id()
-        self._hooks = weakref.ref(hooks)
+        self.hooks_dict_ref = weakref.ref(hooks)
         hooks[self.id] = hook
 
     def remove(self):
         """Take the hook out; nothing happens if it is out already."""
-        hooks = self._hooks()
+        hooks = self.hooks_dict_ref()
         if hooks is not None:
             hooks.pop(self.id, None)
+
+    def __getstate__(self):
+        return self.hooks_dict_ref(), self.id
+
+    def __setstate__(self, state):
+        hooks, self.id = state               # a copy of the hooks that nobody else holds goes at once, and the handle does nothing
+        self.hooks_dict_ref = weakref.ref(HookDict() if hooks is None else hooks)
 
     def __enter__(self):
         return self
@@ -106,6 +113,11 @@ class Node:
 
     def __call__(self, *grads):
         """The gradients of its inputs for those of its results: a Tensor or None, or a tuple of them. Recorded as any computation is."""
+        if len(grads) != self._outputs:
+            raise TypeError(f"{self.name()}: expected {self._outputs} arguments, got {len(grads)} instead: the gradient of each result")
+        for i, g in enumerate(grads):
+            if not (g is None or isinstance(g, Tensor)):
+                raise TypeError(f"{self.name()}: argument {i} is not a Variable but of type {type(g).__name__}")
         return self._apply_tensors(grads[0] if self._outputs == 1 else list(grads), True)
 
     def _release(self):

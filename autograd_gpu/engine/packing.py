@@ -60,7 +60,7 @@ def _place(node, name):
 
 def _pack_result(node, name, pack, t):
     nr, counter = _place(node, name)
-    setattr(node, "s_" + name, pack(t, (None, nr), True, counter))
+    setattr(node, "s_" + name, pack(t, (None, nr), t._requires, counter))
     setattr(node, "c_" + name, NEVER)
 
 

@@ -128,6 +128,8 @@ def own_result(node, array, nr, counter):
 
 
 def _with_history(t, node, nr):
+    if t._array.dtype.kind not in "fcV":     # such as the indices of a maximum: no gradient flows there
+        return t
     view = local.state.result_of.get(node)
     if view is not None:
         node, nr = view, 0

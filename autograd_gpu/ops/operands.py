@@ -73,6 +73,8 @@ def fitted(name, value, d):
     if d.kind == "b":
         return value != 0
     low, high = _limits(d)
+    if d.kind == "u" and not isinstance(value, int):
+        low = 0
     parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
     imaginary = d.kind != "c" and len(parts) == 2 and value.imag != 0
     if imaginary or any([not low <= x <= high and (d.kind in "iu" or math.isfinite(x)) for x in parts]):
@@ -99,3 +101,9 @@ def refuse(name, array, kinds):
     """Raises NotImplementedError for dtypes that PyTorch has no such op for."""
     if array.dtype.kind in kinds:
         raise NotImplementedError(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
+
+
+def floating(name, dtype):
+    """Raises NotImplementedError unless a NumPy dtype is floating."""
+    if _dtype.category(dtype) != "f":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(dtype)}: convert the input to a floating dtype first")

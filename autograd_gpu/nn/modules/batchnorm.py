@@ -64,7 +64,7 @@ class _BatchNorm(_NormBase):
         """The shape of the input. In training, or without running values, the batch's own mean and variance are used."""
         self._check_input_dim(input)
         factor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:        # the mean of all batches
                 factor = 1.0 / float(self.num_batches_tracked)
