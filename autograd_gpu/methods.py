@@ -74,7 +74,7 @@ Tensor.__array_priority__ = 1000
 
 # ----------------------------------------------------------------------------------------------------- what autograd shows
 
-_HIDDEN = Dependent, AccumulateGrad           # the latter leads from a copy of a leaf, as hooks are given, to the leaf
+_HIDDEN = Dependent, AccumulateGrad          # the latter leads from a copy of a leaf, as hooks are given, to the leaf
 
 
 @attribute
