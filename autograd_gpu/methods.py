@@ -83,7 +83,7 @@ def grad_fn(self):
     if self._view is not None:
         refresh(self, asked=True)
     node = self._node
-    return None if type(node) in _HIDDEN else node
+    return None if isinstance(node, _HIDDEN) else node
 
 
 @attribute
@@ -160,7 +160,7 @@ def requires_grad_(self, requires_grad=True):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
         _creation.check_requires(self)
-        if type(self._node) is Dependent:    # in a custom Function's forward, where it shows as a leaf
+        if isinstance(self._node, Dependent):  # in a custom Function's forward, where it shows as a leaf
             self._node = None
         if self._node is not None:
             return self
