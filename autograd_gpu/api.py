@@ -12,16 +12,22 @@ from autograd_gpu.engine.grad_mode import enable_grad, inference_mode, is_grad_e
 from autograd_gpu.generator import Generator, default_generator
 from autograd_gpu.ops.creation import FUNCTIONS as _creation
 from autograd_gpu.ops.namespace import REGISTRY as _registry
+from autograd_gpu.ops.out import accepting as _accepting
+from autograd_gpu.ops.out import creating as _creating
 from autograd_gpu.size import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from autograd_gpu.text import set_printoptions
 
 newaxis = None
+
+_filling = ("zeros", "ones", "empty", "full", "arange", "linspace", "logspace", "eye", "rand", "randn", "randint", "randperm")
+_drawing = ("normal", "bernoulli", "multinomial")
 
 _dtypes = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "short", "int32", "int", "int64", "long", "float16", "half",
            "bfloat16", "float32", "float", "float64", "double", "complex64", "cfloat", "complex128", "cdouble")
 
 globals().update({name: getattr(_dtype, name) for name in _dtypes if getattr(_dtype, name) is not None})
 globals().update(_creation)
-globals().update({name: record.function for name, record in _registry.items() if record.is_function})
+globals().update({name: _creating(_creation[name]) for name in _filling} | {name: _accepting(name, _creation[name]) for name in _drawing})
+globals().update({name: record.public for name, record in _registry.items() if record.is_function})
 
 __all__ = [name for name in globals() if not name.startswith("_")]  # noqa: PLE0605 - what this file collected

@@ -62,7 +62,7 @@ def _make_root(i, output, gradient, create_graph):
     array = output._array
     if output._view is not None:
         refresh(output, asked=True)
-    if not output._requires or _leads_nowhere(output):
+    if not output._requires or output._view is not None and _leads_nowhere(output):
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:
@@ -229,7 +229,7 @@ def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: boo
             refresh(t, asked=True)
         if not t._requires:
             raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
-        key = (AccumulateGrad(), 0) if _leads_nowhere(t) else edge_of(t)
+        key = edge_of(t) if t._view is None or not _leads_nowhere(t) else (AccumulateGrad(), 0)
         keys.append(key)
         captures[key] = None
     run(GraphTask(retain, create_graph, captures), _make_roots(outputs, grads, create_graph))

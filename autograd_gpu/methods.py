@@ -131,7 +131,7 @@ def is_inference(self) -> bool:
 
 
 def _get_requires_grad(self) -> bool:
-    return (self._requires or self._view is not None and self._view.base._requires) and type(self._node) is not Dependent
+    return (self._requires or self._view is not None and self._view.base._requires) and not isinstance(self._node, Dependent)
 
 
 def _set_requires_grad(self, value):

@@ -1,4 +1,4 @@
-"""Train a classifier of handwritten digits with nothing but tensors and their gradients.
+"""Train a classifier of handwritten digits.
 
     python -m examples.digits
 
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import autograd_gpu as torch
 import autograd_gpu.nn.functional as F
+from autograd_gpu import nn
+from autograd_gpu.utils.data import DataLoader, TensorDataset
 
 try:
     import matplotlib
@@ -109,76 +111,66 @@ def load(device):
     return (x[n:], y[n:]), (x[:n], y[:n])
 
 
-def make_parameters(sizes, device):
-    """A weight and a bias per layer, as leaves of the graph."""
-    parameters = []
-    for n, m in zip(sizes, sizes[1:], strict=False):
-        weight = torch.randn(m, n, device=device) * math.sqrt(2 / n)     # keeps the variance through relu; He et al. 2015
-        parameters += [weight.requires_grad_(), torch.zeros(m, device=device, requires_grad=True)]
-    return parameters
+class Network(nn.Module):
+    """Two hidden layers; gives the scores of the ten classes."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")   # keeps the variance through relu; He et al. 2015
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x):
+        """(batch, 64) -> (batch, 10)."""
+        return self.layers(x)
 
 
-def network(x, parameters):
-    """The scores of the ten classes."""
-    *hidden, last, bias = parameters
-    for weight, shift in zip(hidden[::2], hidden[1::2], strict=True):
-        x = torch.relu(F.linear(x, weight, shift))
-    return F.linear(x, last, bias)
-
-
-def step(parameters, velocities, lr, momentum=0.9):
-    """One step of gradient descent, which autograd must not record."""
-    with torch.no_grad():
-        for p, velocity in zip(parameters, velocities, strict=True):
-            velocity *= momentum
-            velocity += p.grad
-            p -= lr * velocity
-            p.grad = None
-
-
-def accuracy(x, y, parameters):
+@torch.no_grad()
+def accuracy(model, x, y):
     """The share of digits whose highest score is that of their label."""
-    with torch.no_grad():
-        return (network(x, parameters).argmax(1) == y).float().mean().item()
+    model.eval()
+    return (model(x).argmax(1) == y).float().mean().item()
 
 
-def train(data, test, parameters, args):
+def train(model, data, test, args):
     """Train; returns the mean loss of each epoch and the seconds each took."""
-    x, y = data
-    velocities = [torch.zeros_like(p) for p in parameters]
+    loader = DataLoader(TensorDataset(*data), batch_size=args.batch, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.epochs)     # to 0: Loshchilov and Hutter 2017
     losses, seconds = [], []
     bar = tqdm(range(args.epochs), desc="training", unit="epoch")
-    for epoch in bar:
+    for _ in bar:
         start = time.perf_counter()
-        order = torch.randperm(len(x), device=x.device)
-        lr = args.lr * 0.5 * (1 + math.cos(math.pi * epoch / args.epochs))       # to almost 0: Loshchilov and Hutter 2017
-        total = torch.zeros((), device=x.device)
-        for i in range(0, len(x), args.batch):
-            rows = order[i:i + args.batch]
-            noisy = x[rows] + NOISE * torch.randn(len(rows), 64, device=x.device)
-            loss = F.cross_entropy(network(noisy, parameters), y[rows])
+        model.train()
+        total = 0.0
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x + NOISE * torch.randn_like(x)), y)
             loss.backward()
-            step(parameters, velocities, lr)
-            total += loss.detach() * len(rows)
-        losses.append(total.item() / len(x))
+            optimizer.step()
+            total += loss.detach() * len(x)
+        scheduler.step()
+        losses.append(total.item() / len(loader.dataset))
         seconds.append(time.perf_counter() - start)
-        bar.set_postfix(loss=f"{losses[-1]:.4f}", test=f"{accuracy(*test, parameters):.1%}")
+        bar.set_postfix(loss=f"{losses[-1]:.4f}", test=f"{accuracy(model, *test):.1%}")
     return losses, seconds
 
 
-def pixel_gradient(x, y, parameters):
+def pixel_gradient(model, x, y):
     """How the loss of one digit moves with each of its pixels."""
     pixels = x.clone().requires_grad_()
-    loss = F.cross_entropy(network(pixels.reshape(1, 64), parameters), y.reshape(1))
+    loss = F.cross_entropy(model(pixels.unsqueeze(0)), y.unsqueeze(0))
     gradient, = torch.autograd.grad(loss, pixels)
     return gradient
 
 
-def draw(path, losses, test, parameters):
+def draw(path, losses, test, model):
     """Write the picture: loss, digits with predictions (wrong ones first), pixel gradient."""
     x, y = test
     with torch.no_grad():
-        predicted = network(x, parameters).argmax(1).cpu().numpy()
+        predicted = model(x).argmax(1).cpu().numpy()
     labels = y.cpu().numpy()
     shown = sorted(range(len(labels)), key=lambda i: predicted[i] == labels[i])[:12]
     figure = plt.figure(figsize=(13, 4.5), layout="constrained")
@@ -193,7 +185,7 @@ def draw(path, losses, test, parameters):
         axes.set_axis_off()
     middle.suptitle("test digits with their predictions, wrong ones first")
     one = shown[0]
-    gradient = pixel_gradient(x[one], y[one], parameters).cpu().numpy().reshape(8, 8)
+    gradient = pixel_gradient(model, x[one], y[one]).cpu().numpy().reshape(8, 8)
     axes = right.subplots()
     most = abs(gradient).max() or 1.0
     image = axes.imshow(gradient, cmap="RdBu_r", vmin=-most, vmax=most)
@@ -212,10 +204,10 @@ def main(argv=None):
     torch.manual_seed(args.seed)
     data, test = load("cpu" if device.type == "cpu" else device)
     print(f"data: {len(data[0])} digits to train on, {len(test[0])} to test on, 8 x 8 pixels, from scikit-learn (UCI)")
-    parameters = make_parameters([64, args.hidden, args.hidden, 10], device)
-    losses, seconds = train(data, test, parameters, args)
-    found = accuracy(*test, parameters)
-    draw(args.out, losses, test, parameters)
+    model = Network(args.hidden).to(device)
+    losses, seconds = train(model, data, test, args)
+    found = accuracy(model, *test)
+    draw(args.out, losses, test, model)
     print(f"test accuracy: {found:.2%}")
     print(f"time per epoch: {sorted(seconds)[len(seconds) // 2] * 1000:.0f} ms (median of {len(seconds)})")
     print(f"picture: {args.out}")

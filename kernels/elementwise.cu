@@ -6,22 +6,7 @@ extern "C" __global__ void @name@_flat(@outputs@ @pointers@ @scalars@ long long 
   const long long step = (long long)gridDim.x * blockDim.x;
   const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   @single_loads@
-  for (long long p = first; p < n / @width@; p += step) {
-    @pack_loads@
-    @packs@
-#pragma unroll
-    for (int k = 0; k < @width@; ++k) {
-      @pack_elements@
-      @statements@
-      @pack_results@
-    }
-    @pack_stores@
-  }
-  for (long long i = n / @width@ * @width@ + first; i < n; i += step) {
-    @elements@
-    @statements@
-    @stores@
-  }
+@loops@
 }
 
 // strided: operands with strides of their own, 0 where one is broadcast; dimensions that lie together were merged before.

@@ -11,7 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from autograd_gpu import dtypes
-from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
+from autograd_gpu.cuda import bounds, nll, overlap, reduce, scatter, softmax
+from autograd_gpu.cuda.launch import ACCESS
+from autograd_gpu.cuda.update import UpdateProgram
+from autograd_gpu.expression import TYPES
 from autograd_gpu.ops import kernels
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY
@@ -109,6 +112,13 @@ def scatters(dtypes):
         yield Text("check_bounds", dtype.name, "", bounds.source(dtype))
 
 
+def overlaps(dtypes):
+    """The texts of kernels/overlap.cu."""
+    for dtype in [d for d in dtypes if d in TYPES]:
+        for index in ("int", "long long"):
+            yield Text("overlap", dtype.name, index, overlap.source(dtype, index))
+
+
 def row_wise(dtypes):
     """The texts of kernels/reduce.cu, softmax.cu and nll.cu: each reduction in each layout, softmax and the losses."""
     for dtype in dtypes:
@@ -155,28 +165,30 @@ RULES = [adadelta.adadelta, adagrad.adagrad, adam.adam, adamax.adamax, nadam.nad
 
 
 def update_programs(dtype, **given):
-    """A Program for each update rule of the optimizers on a dtype. `given`: what stands for some of their parameters."""
+    """An UpdateProgram for each rule of the optimizers on a dtype. `given`: what stands for some of their parameters."""
     for rule in RULES:
         parameters = inspect.signature(rule).parameters.values()
         named = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
         kinds = {p.name: float if p.name in named else dtype for p in parameters} | {"maximize": True}
         kinds |= {name: value for name, value in ({"nesterov": True} | given).items() if name in kinds}
-        yield rule.kernel.program(tuple(kinds.values()), named)
+        yield rule.program(UpdateProgram, tuple(kinds.values()), named)
+
+
+LEAST = {"buffer": None, "largest": None, "grad_avg": None, "rectified": None, "shrink": None, "decay": None, "maximize": False,
+         "nesterov": False}
 
 
 def updates(dtypes):
-    """The texts of kernels/elementwise.cu that write into their operands."""
-    for dtype in dtypes:
-        if dtype in FLOATS:
-            for program in update_programs(dtype):
-                bytes_moved = program.width(()) * dtype.itemsize
-                yield Text(program.name, dtype.name, "flat", program.source("flat"), (bytes_moved,) * len(program.arrays),
-                           (bytes_moved,) * len(program.into))
-                for layout in (STRIDED, FAR):
-                    yield Text(program.name, dtype.name, f"strided by {layout[3]}", program.source(*layout))
+    """The texts of the optimizers, with all options and with none: kernels/group.cu, and elementwise.cu where it writes into operands."""
+    for dtype in [d for d in FLOATS if d in dtypes]:
+        for program in chain(update_programs(dtype), update_programs(dtype, **LEAST)):
+            yield Text(program.name, dtype.name, f"group of {len(program.arrays)}", program.source("group"),
+                       (ACCESS,) * len(program.arrays), (ACCESS,) * len(program.into))
+            for layout in (STRIDED, FAR):
+                yield Text(program.name, dtype.name, f"strided by {layout[3]}", program.source(*layout))
 
 
-FAMILIES = [elementwise, several_dtypes, some_gradients, more_dimensions, updates, scatters, row_wise, row_wise_between_dtypes]
+FAMILIES = [elementwise, several_dtypes, some_gradients, more_dimensions, updates, scatters, overlaps, row_wise, row_wise_between_dtypes]
 
 
 def texts(dtypes=DTYPES):

@@ -12,7 +12,7 @@ from autograd_gpu.ops import kernels
 from autograd_gpu.ops.compile import PLAIN
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Op
-from tests.test_ops import ARGUMENTS, BOOLEAN
+from tests.samples import ARGUMENTS, BOOLEAN
 
 PATH = Path(__file__).parent.parent / "docs" / "kernels.md"
 DTYPES = ("float32", "complex64", "int64")
@@ -20,9 +20,10 @@ REFUSALS = ("NotImplementedError", "RuntimeError", "Untraceable: ufunc", "Untrac
             "Untraceable: np.less", "Untraceable: np.greater")
 HEAD = """# Elementwise ops that are no kernel of their own
 
-On CUDA an elementwise op is one kernel: its forward, and the gradients of all its inputs. What is listed here is run by CuPy's functions
-instead, one kernel per operation of NumPy. Written by `python -m tests.make_kernel_table`; {kernels} forwards and gradients in float32 are
-kernels. Half precision is as float32. What an op refuses, or what no function of NumPy takes, is not listed.
+On CUDA an elementwise op is one kernel: its forward, and the gradients of all its inputs; an optimizer's step is one kernel for all
+parameters of a group ([how](design.md#optimizers-and-checkpoints)). What is listed here is run by CuPy's functions instead, one kernel per
+operation of NumPy. Written by `python -m tests.make_kernel_table`; {kernels} forwards and gradients in float32 are kernels. Half
+precision is as float32. What an op refuses, or what no function of NumPy takes, is not listed.
 
 | op | what | dtype | what the kernels have no text for |
 |---|---|---|---|

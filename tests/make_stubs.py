@@ -13,6 +13,7 @@ from autograd_gpu import api, methods  # noqa: F401
 from autograd_gpu.base import Tensor
 from autograd_gpu.nn import functional
 from autograd_gpu.ops.compile import LIST, OPTIONAL, TENSOR
+from autograd_gpu.ops.convert import TYPES
 from autograd_gpu.ops.creation import FUNCTIONS
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Op
@@ -41,7 +42,7 @@ PLAIN_TYPES = {"int": "int", "bool": "bool", "float": "float", "str": "str", "Nu
                "str | None": "str | None", "int | None": "int | None", "Number | None": "Number | None",
                "int | Tensor": "int | Tensor"}
 DUNDERS = {"bool": "bool", "float": "float", "int": "int", "complex": "complex", "index": "int", "len": "int", "contains": "bool",
-           "repr": "str", "iter": "Iterator[Tensor]", "array": "np.ndarray"}
+           "new": "Tensor", "repr": "str", "iter": "Iterator[Tensor]", "array": "np.ndarray"}
 PROPERTIES = {"device": "Device", "dtype": "DType", "shape": "Size", "ndim": "int", "itemsize": "int", "nbytes": "int", "is_cuda": "bool",
               "is_leaf": "bool", "output_nr": "int", "retains_grad": "bool", "grad_fn": "Node | None", "_version": "int",
               "_base": "Tensor | None", "layout": "str", "__cuda_array_interface__": "dict[str, Any]"}
@@ -109,6 +110,18 @@ def plain_parameters(function):
 
 def parameters(record):
     return op_parameters(record) if isinstance(record, Op) else plain_parameters(record.body)
+
+
+def public_parameters(record):
+    """A function's parameters: those of the method, and `out` where it takes it."""
+    if not isinstance(record, Op):
+        return plain_parameters(record.public)
+    parts = op_parameters(record)
+    if not record.out:
+        return parts
+    star = any(p.startswith("*") for p in parts)
+    kind = "Tensor" if len(record.output_names) == 1 else "tuple[Tensor, ...]"
+    return [*parts, *([] if star else ["*"]), f"out: {kind} | None = None"]
 
 
 LOOSE = {"max", "min", "median", "nanmedian", "to", "where", "getitem"}      # their result's type depends on their arguments
@@ -179,16 +192,19 @@ def api_stub():
     """api.pyi: the package's functions beside the names that api.py imports as they are."""
     device = "from autograd_gpu.devices import"
     head = HEAD.replace(device, "from autograd_gpu.base import Tensor as Tensor\n" + device)
-    head = head.replace("import Size\n", "import Size as Size\n")
+    head = head.replace("from autograd_gpu.size import Size\n", "from autograd_gpu.ops.typed import TensorType\n"
+                        "from autograd_gpu.size import Size as Size\n")
     lines = [""]
     for name in sorted({*api.__all__, "bfloat16"}):                # there only with the extra
         value = getattr(api, name, api.float16)
         if name in ("Tensor", "Size"):
             continue
+        elif name in TYPES:
+            lines.append(f"{name}: TensorType")
         elif name in FUNCTIONS:
             lines.append(f"def {name}({', '.join(plain_parameters(value))}) -> {result(name, None)}: ...")
         elif name in REGISTRY and REGISTRY[name].is_function:
-            lines.append(f"def {name}({', '.join(parameters(REGISTRY[name]))}) -> {result(name, REGISTRY[name])}: ...")
+            lines.append(f"def {name}({', '.join(public_parameters(REGISTRY[name]))}) -> {result(name, REGISTRY[name])}: ...")
         elif isinstance(value, api.dtype):
             lines.append(f"{name}: DType")
         elif getattr(value, "__module__", "").startswith("autograd_gpu") and inspect.isclass(value) or inspect.isfunction(value):

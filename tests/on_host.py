@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autograd_gpu import devices
-from autograd_gpu.cuda import bounds, nll, reduce, scatter, softmax
+from autograd_gpu.cuda import bounds, nll, overlap, reduce, scatter, softmax
 
 
 class Array(np.ndarray):
@@ -55,7 +55,7 @@ class OnHost:
         """For this test; no kernel made before or in it is found in the other's place."""
         monkeypatch.setattr(devices, "cupy", self)
         monkeypatch.setattr(devices, "reporter", lambda name: (np.zeros(5, np.int64), np.int32(1)))
-        for module in (bounds, nll, reduce, scatter, softmax):
+        for module in (bounds, nll, overlap, reduce, scatter, softmax):
             for name, function in [*vars(module).items()]:
                 if hasattr(function, "cache_clear"):
                     monkeypatch.setattr(module, name, function.__wrapped__)

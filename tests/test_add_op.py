@@ -8,6 +8,8 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import OPS, REGISTRY
 from autograd_gpu.ops.op import elementwise
+from tests import samples
+from tests.test_ops import check_differences
 
 RECIPE = Path(__file__).parent.parent / "docs" / "design.md"
 
@@ -15,12 +17,13 @@ RECIPE = Path(__file__).parent.parent / "docs" / "design.md"
 @pytest.fixture(scope="module")
 def squareplus():
     text = RECIPE.read_text(encoding="utf-8")
-    code, = [c for c in re.findall(r"```python\n(.*?)```", text.split("## Add an op")[1], re.S)]
+    code, sample = re.findall(r"```python\n(.*?)```", text.split("## Add an op")[1], re.S)
     assert len([line for line in code.splitlines() if line]) <= 10
     names = {}
     exec(code, names)
+    exec(sample, vars(samples))
     yield names["squareplus"]
-    del REGISTRY["squareplus"], OPS.squareplus
+    del REGISTRY["squareplus"], OPS.squareplus, samples.SAMPLES["squareplus"]
 
 
 def reference(x, b=4.0):
@@ -37,6 +40,12 @@ def test_value_gradient_and_second_gradient(squareplus):
     np.testing.assert_allclose(g.detach().numpy(), (reference(a + eps, 2.0) - reference(a - eps, 2.0)) / (2 * eps), rtol=1e-8)
     np.testing.assert_allclose(h.numpy(), (reference(a + eps, 2.0) - 2 * reference(a, 2.0) + reference(a - eps, 2.0)) / eps ** 2, rtol=1e-4)
     assert y.grad_fn.name() == "SquareplusBackward0"
+
+
+def test_it_is_in_the_loop(squareplus):
+    _, given = samples.samples()["squareplus"]
+    assert len(given) == 3                   # the one that is made, and two
+    assert check_differences("squareplus", squareplus, given) == 6                    # real and complex
 
 
 def test_integers_halves_and_wrong_operands_come_with_the_record(squareplus):

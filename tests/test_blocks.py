@@ -1,4 +1,5 @@
 """Large arrays in blocks: the same bits as in one pass, for every body and formula that has a program; and when there is none."""
+import math
 import threading
 
 import numpy as np
@@ -6,10 +7,11 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu import blocks, expression
+from autograd_gpu.blocks import FEW, choose
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
 from autograd_gpu.ops.runtime import bindings
-from tests.test_ops import ARGUMENTS, BOOLEAN, operands_for
+from tests.samples import ARGUMENTS, BOOLEAN, operands_for
 
 RECORDS = [r for r in REGISTRY.values() if isinstance(r, Op) and r.is_elementwise]
 N = 2503                                     # two blocks of a thousand and a part of one
@@ -67,7 +69,7 @@ def test_the_same_bits(small, dtype, least):
             if program is None:
                 continue
             count += 1
-            assert type(want) is np.ndarray and got.dtype == want.astype(program.dtype).dtype, name
+            assert type(want) is np.ndarray and got.dtype == want.astype(program.dtypes[0]).dtype, name
             np.testing.assert_array_equal(got.view(f"u{got.itemsize}") if got.dtype.kind == "f" else got,
                                           want.astype(got.dtype).view(f"u{got.itemsize}") if got.dtype.kind == "f" else want, err_msg=name)
     assert count >= least
@@ -87,11 +89,13 @@ def test_layouts(small, shape):
     a, b = (rng.random(shape, np.float32) for _ in range(2))
     plain = rebind(REGISTRY["sigmoid"].formulas["self"], np)
     for g, r in [(a, b), (a.T, b.T), (np.asfortranarray(a), np.asfortranarray(b)), (np.array(2, "f4"), b),
-                 (np.broadcast_to(np.float32(3), shape), b)]:
+                 (np.broadcast_to(np.float32(3), shape), b), (a[:1], b), (a[..., :1], b), (a[:, :1].copy(), b),
+                 (a[0], b), (a[0, ..., ::-1], b)]:
         got = p(g, r)
         np.testing.assert_array_equal(got, plain(g, r))
         assert got.strides == r.strides
-    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[:1], b), (a[..., :1], b)]:
+    for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[..., :1], np.asfortranarray(b)),
+                 (a.reshape(2, -1)[:, :1], b.reshape(2, -1)), (a.reshape(-1, 1)[:50], b.reshape(1, -1)[:, :40])]:
         assert p(g, r) is None
 
 
@@ -136,3 +140,69 @@ def test_large_tensors_from_the_outside(small, monkeypatch, dtype):
         np.testing.assert_array_equal(a, y)
         if g is not None:
             np.testing.assert_array_equal(b, g)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "float16", "int32", "float32", "int64", "float64",
+                                   "complex64", "complex128"])
+def test_choose_gives_the_bits_of_where(dtype):
+    rs = np.random.RandomState(0)
+    shape = (80, 64)
+    assert math.prod(shape) >= FEW
+    special = np.array([0.0, -0.0, 1, np.nan, np.inf, -np.inf, 7]).astype("float16" if dtype[0] in "fc" else "bool")
+    x, y = (special[rs.randint(0, len(special), shape)].astype(dtype) for _ in range(2))
+    condition = rs.rand(*shape) > 0.5
+    zero = np.zeros((), dtype)[()]
+    for a, b in ((x, y), (x, zero), (zero, y), (x, 0), (0, y), (x, -zero if dtype[0] in "fc" else zero),
+                 (x[0], y), (x, y[:, :1]), (zero, zero),
+                 (x.T.copy().T, y), (x[::-1], y[:, ::-1]), (np.broadcast_to(x[0], shape), y)):
+        for c in (condition, condition.T.reshape(shape), np.asfortranarray(condition)):
+            expected = np.where(c, a, b)
+            for found in (choose(c, a, b), choose(c, a, b, out=np.empty(shape, expected.dtype))):
+                assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+    assert choose(np.array(True), 1, 2) == 1 and choose(condition, x[:, None], zero).shape == (80, 80, 64)
+
+
+# ------------------------------------------------------------------------------------------------------------- writing in place
+
+RULES = {
+    "one after the other": lambda np: lambda g, a, b: (a + g, b * (a - g)),
+    "the old values": lambda np: lambda g, a, b: (b + 1, a + 2), "the same value": lambda np: lambda g, a, b: (a * b, a * b),
+    "one of another": lambda np: lambda g, a, b: (np.sqrt(a * a + 1), a * a + 1),
+    "where": lambda np: lambda g, a, b: (np.where(a > b, a, g), np.where(b > a, b * g, b)),
+    "where it reads itself": lambda np: lambda g, a, b: (np.where(g > 0, a * 2, a), np.where(b > 0, g, b)),
+    "of the gradient alone": lambda np: lambda g, a, b: (-g, g * 2), "a long way": lambda np: lambda g, a, b: (
+        a - 0.1 * (0.9 * b + g * g) / (np.sqrt(b * b) + 1e-3), 0.9 * b + g * g)}
+
+
+def rows(dtype):
+    """Of several lengths, in C order, in Fortran order and in neither."""
+    rng = np.random.default_rng(0)
+    shapes = [(N,), (1000,), (3,), (), (0,), (30, 40), (30, 40), (30, 40)]
+    found = [[rng.standard_normal(shape).astype(dtype) for _ in range(3)] for shape in shapes]
+    found[-2] = [np.asfortranarray(a) for a in found[-2]]
+    found[-1] = [np.repeat(a, 2, 1)[:, ::2] if k else a.T.copy().T for k, a in enumerate(found[-1])]
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("name", RULES)
+def test_results_are_written_to_the_arguments(small, name, dtype):
+    program = blocks.InPlace("k", RULES[name](expression.FUNCTIONS), (np.dtype(dtype),) * 3)
+    changed, wanted = rows(dtype), rows(dtype)
+    program(changed, ())
+    for row in wanted:
+        wide = [a.astype(np.float32) if dtype == "float16" else a for a in row]
+        for a, new in zip(row[1:], RULES[name](np)(*wide), strict=True):
+            a[...] = new
+    for ours, theirs in zip(changed, wanted, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_numbers_are_arguments_and_several_rows_may_be_the_same_one(small):
+    program = blocks.InPlace("k", lambda g, a, rate, n: (a * rate + n,), (np.dtype("f4"),) * 2 + (float, float), ("rate", "n"))
+    a = np.arange(6, dtype="f4").reshape(2, 3)[:, ::2]
+    program([[a, a], [a, a]], (2.0, 1.0))
+    np.testing.assert_array_equal(a, [[3, 11], [15, 23]])
+    with pytest.raises(expression.Untraceable):
+        blocks.InPlace("k", lambda g, a: (a,), (np.dtype("f4"),) * 2)

@@ -1,10 +1,12 @@
 """Tensors from data, from nothing and at random: expressions evaluated under PyTorch and here, and what no oracle can tell."""
+import pickle
 import threading
 
 import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from tests.parity import result
 
 DATA = """
 tensor([]) | tensor(True) | tensor([True, 2]) | tensor([True, 2.5]) | tensor([1, 2j]) | tensor(range(3)) | tensor((1, 2))
@@ -240,3 +242,37 @@ def test_a_draw_in_place_counts_and_stops_the_gradient():
     assert y._version == version + 1
     y.sum().backward()
     assert x.grad.tolist() == [0, 0]
+
+
+# ------------------------------------------------------------------------------------------------------- by the type's name
+
+@pytest.mark.parametrize("make", [
+    lambda t: t.Tensor([1, 2]), lambda t: t.Tensor(2, 3).shape, lambda t: t.Tensor(), lambda t: t.Tensor(t.Size([2])).shape,
+    lambda t: t.Tensor((2, 3)), lambda t: t.Tensor(3.5), lambda t: t.Tensor(True), lambda t: t.Tensor("ab"), lambda t: t.Tensor(-1),
+    lambda t: t.Tensor([[1.5, 2], [3, 4]]), lambda t: t.Tensor(np.ones(2)), lambda t: t.Tensor(np.int64(3)).shape, lambda t: t.Tensor([]),
+    lambda t: t.Tensor(t.ones(2, dtype=t.float64)), lambda t: t.Tensor(t.ones(2, requires_grad=True)), lambda t: t.Tensor(2, [3]),
+    lambda t: t.FloatTensor(t.ones(2, dtype=t.float64)), lambda t: t.LongTensor([1.7, 2]), lambda t: t.LongTensor(range(3)),
+    lambda t: t.BoolTensor([[1, 0]]), lambda t: t.DoubleTensor(3, 2).dtype == t.float64, lambda t: t.ones(2).type(t.LongTensor),
+    lambda t: [isinstance(t.ones(2), kind) for kind in (t.FloatTensor, t.LongTensor, t.Tensor)], lambda t: str(t.FloatTensor),
+    lambda t: t.ones(2).new(2, 3).shape, lambda t: t.ones(2).long().new([1.5]), lambda t: t.ones(2).new(),
+    lambda t: t.LongTensor.dtype is t.long])
+def test_tensors_by_the_name_of_their_type(make, oracle):
+    assert result(make, torch) == result(make, oracle)
+
+
+def test_what_is_shared(oracle):
+    def program(t):
+        a, b = np.ones(2, np.float32), t.ones(2)
+        x, y = t.Tensor(a), t.Tensor(b)
+        a[0], b[0] = 5, 7
+        return x, y
+    assert result(program, torch) == result(program, oracle)
+
+
+def test_a_subclass_is_made_of_data():
+    class Named(torch.Tensor):
+        pass
+    x = Named([1.0, 2.0])
+    x.name = "x"
+    assert type(x) is Named and type(Named(torch.ones(3))) is Named and x.tolist() == [1, 2] and type(x * 2) is torch.Tensor
+    assert pickle.loads(pickle.dumps(torch.FloatTensor)) is torch.FloatTensor

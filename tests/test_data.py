@@ -9,7 +9,7 @@ import pytest
 
 import autograd_gpu
 from autograd_gpu.utils import data
-from tests.parity import result
+from tests.parity import result, said
 
 PROGRAMS = {}
 Pair = namedtuple("Pair", "a b")
@@ -108,6 +108,16 @@ def test_convert(name, oracle):
     def run(torch):
         return shown(torch.utils.data.default_convert(SAMPLES[name](torch)))
     assert result(run, autograd_gpu) == result(run, oracle)
+
+
+@program
+def rows_of_subsets(torch):
+    data, found = torch.utils.data, []
+    part = data.Subset(numbers(torch, 20), [3, 1, 4, 15, 9, 2, 6])
+    for dataset in (part, data.Subset(part, torch.tensor([5, 0, 2])), data.Subset(range(9), [8, 1])):
+        found += [shown(batch) for batch in data.DataLoader(dataset, batch_size=2)]
+    found += [shown(batch) for batch in data.DataLoader(part, batch_sampler=[torch.tensor([0, 6]), (2,), [-1, 3]])]
+    return found, said(lambda: list(data.DataLoader(numbers(torch), batch_sampler=[[3, 10]])))
 
 
 @program

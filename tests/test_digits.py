@@ -52,3 +52,9 @@ def test_it_learns_and_draws(digits, tmp_path):
 def test_the_device_is_explained(digits, tmp_path):
     done = run("--epochs", "1", "--out", str(tmp_path / "x.png"))
     assert done.returncode == 0 and re.match(r"device: (cpu \(no GPU: .+\)|cuda:\d+ \(.+\))\n", done.stdout)
+
+
+def test_the_convolutional_network_learns(digits, capsys):
+    found = importlib.import_module("examples.digits_cnn").main(["--device", "cpu", "--epochs", "3"])
+    out = capsys.readouterr().out
+    assert found >= 0.9 and "Conv2d(1, 16, kernel_size=(3, 3)" in out and f"test accuracy: {found:.2%}" in out

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu
+from autograd_gpu.engine.node import PRIME
 from tests.parity import result
 
 PROGRAMS = {}
@@ -220,8 +221,17 @@ def once_differentiable_twice(torch):
             return g * 3 * ctx.saved_tensors[0] ** 2
     x = leaf(torch)
     g, = torch.autograd.grad((Cube.apply(x) ** 2).sum(), x, create_graph=True)
-    told = [g]
-    g.sum().backward()
+    told = [g, torch.autograd.grad((g * x).sum(), x)]
+    try:
+        g.sum().backward()
+    except RuntimeError as error:
+        told.append("trying to differentiate twice" in str(error))
+    g, = torch.autograd.grad((Cube.apply(x) ** 2).sum(), x, create_graph=True)
+    told.append([f is None for f in torch.autograd.grad(g, x, torch.ones_like(g), allow_unused=True)])
+    try:
+        g.backward(torch.ones_like(g))       # the root is the node that refuses
+    except RuntimeError as error:
+        told.append("trying to differentiate twice" in str(error))
     return told
 
 
@@ -435,6 +445,21 @@ def test_a_second_derivative_through_what_forward_kept_is_refused(forward, backw
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == g.tolist()
     for t in [*vars(y.grad_fn).values()]:
         assert not getattr(t, "requires_grad", False)
+
+
+def test_inside_forward_nothing_seems_recorded_whatever_the_number_of_the_node():
+    """One node in so many is of a subclass of its own."""
+    torch = autograd_gpu
+    seen = set()
+
+    def forward(ctx, x, k):
+        for _ in range(2 * PRIME):
+            y = x * 2
+            y.mul_(2)
+            seen.add((y.requires_grad, y.is_leaf, y.grad_fn))
+        return x * 1
+    scale(torch, forward=forward).apply(leaf(torch), 1.0)
+    assert seen == {(False, True, None)}
 
 
 def test_what_forward_kept_that_is_constant_is_differentiated_around():

@@ -215,7 +215,7 @@ def test_comparisons_in_place_have_an_edge_to_the_other_operand():
     y = torch.zeros(2)
     y.lt_(w)
     (y * w * w).sum().backward()
-    assert y.grad_fn.name() == "LtBackward0" and w.grad.tolist() == [2.0, 4.0]
+    assert y.grad_fn.name() == "LtBackward1" and w.grad.tolist() == [2.0, 4.0]
     y = torch.zeros(2)
     y.logical_or_(w)
     assert not y.requires_grad
@@ -260,3 +260,53 @@ def test_views_of_views_without_end(in_small_stack):
         base.sum().backward()
         return x.grad.tolist()
     assert in_small_stack(run) == [3.0, 3.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("change", [lambda t: t.t_(), lambda t: t.transpose_(0, 1), lambda t: t.squeeze_(), lambda t: t.unsqueeze_(0)])
+def test_a_changed_shape_keeps_its_history_in_no_grad(change):
+    """PyTorch keeps the history of the old shape for a tensor that is no view; where that does not fit, its backward raises."""
+    for part in (lambda h: h, lambda h: h[:, 1:]):
+        x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+        h = part(x * 2)
+        with torch.no_grad():
+            change(h)
+        assert h.requires_grad and not h.is_leaf
+        (h * h).sum().backward()
+        assert x.grad.tolist()[0][1:] == [16.0, 24.0]
+    w = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    with torch.no_grad():
+        change(w)
+    assert w.is_leaf
+    (w * w).sum().backward()
+    assert w.grad.shape == w.shape and w.grad.flatten().tolist() == [2.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+def test_a_comparison_with_what_requires_grad(name, oracle):
+    def written(torch):
+        w = torch.ones(2, requires_grad=True)
+        t, u = torch.zeros(2), w * 2
+        getattr(t, name + "_")(w)
+        getattr(u, name + "_")(1.5)
+        (t * 3).sum().backward()
+        return t.requires_grad, t.grad_fn.name(), u.grad_fn.name(), t.tolist(), w.grad.tolist()
+    assert written(torch) == written(oracle)
+
+
+def test_numbers_are_copied():
+    t = torch.ones(2, dtype=torch.int64)
+    assert t.copy_(2.5).tolist() == [2, 2] and t.copy_(True).tolist() == [1, 1] and t._version == 2
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y.copy_(3)
+    assert y.tolist() == [3.0, 3.0] and y.grad_fn.name() == "torch::autograd::CopyBackwards"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_an_imaginary_number_is_not_written_into_real_memory(dtype):
+    t = torch.ones(2, dtype=dtype)
+    for write in (lambda: t.__setitem__(0, 1j), lambda: t.fill_(2 + 1j), lambda: t.masked_fill_(t > 0, 1j)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            write()
+    t[0] = 2 + 0j
+    assert t.tolist() == [2.0, 1.0] and t._version == 1

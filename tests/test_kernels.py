@@ -22,7 +22,7 @@ from autograd_gpu.ops import kernels
 from autograd_gpu.ops.namespace import REGISTRY
 from tests import make_kernel_table, nvrtc
 from tests.conftest import needs_bfloat16
-from tests.kernel_texts import FAR, FLAT, FLOATS, STRIDED, Text, programs, texts
+from tests.kernel_texts import FAR, FLAT, FLOATS, LEAST, STRIDED, Text, programs, texts, update_programs
 from tests.on_host import Noted, unreal
 
 
@@ -260,6 +260,19 @@ def test_a_contiguous_row_is_read_16_bytes_at_a_time(compile_all, noted, op):
     CONTIGUOUS_ROWS[op](unreal((64, 1000)))
     ptx = nvrtc.compiled(noted.launches[0].text, nvrtc.MAIN)[1]
     assert re.search(r"ld\.global(?:\.nc)?\.v4", ptx) and "shfl.sync" in ptx and "atom" not in ptx
+
+
+@pytest.mark.parametrize("given", [{}, LEAST], ids=["all options", "none"])
+def test_the_arguments_of_an_update_fit_a_launch(given):
+    for program in update_programs(np.dtype(np.float32), **given):
+        assert program.table.itemsize + 8 * len(program.scalars) + 4 <= 4096, program.name
+        assert program.most >= 64 and program.table.itemsize % 8 == 0 and not program.table["first_block"].itemsize % 8, program.name
+
+
+def test_an_update_reads_its_pointers_from_the_arguments(compile_all):
+    """Nothing is copied to a thread's own memory, though the place in the table is only known at run time."""
+    for program in update_programs(np.dtype(np.float32)):
+        assert ".local" not in nvrtc.compiled(program.source("group"), nvrtc.MAIN)[1], program.name
 
 
 def test_trace_and_numpy_agree_on_the_functions_they_have():

@@ -12,7 +12,7 @@ import autograd_gpu as torch
 from autograd_gpu.engine.node import Node
 from autograd_gpu.ops.namespace import REGISTRY
 from tests.cuda.programs import PROGRAMS, operands
-from tests.test_ops import ELEMENTWISE, call, operands_for
+from tests.samples import ELEMENTWISE, call, operands_for
 
 
 def living():

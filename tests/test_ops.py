@@ -1,7 +1,15 @@
-"""A loop over the registry: every elementwise op against numeric differences, and the properties that come with the record.
+"""The loop over the registry: each op with each of its samples, in each form, dtype and order, and at the edges.
 
-The operator sweep compares values with PyTorch; this file needs no oracle. An op carries its own test range (`domain=`), so a
-new op needs no new test.
+PyTorch says what is right where it is installed; elsewhere, and for complex derivatives that PyTorch lacks, finite differences do. An op
+without a sample fails: samples are in tests/samples.py. tests/cuda/test_ops.py runs the same on CUDA.
+
+What may differ from PyTorch:
+ 1. An error may be of a subclass of PyTorch's type; where a sample's sizes were changed, so that a call may be wrong in two ways, of any.
+ 2. What PyTorch raises for want of a kernel or of a derivative may work here: `MORE` in tests/loop.py has its words.
+ 3. NumPy has no complex32: the complex numbers of half precision are complex64, and none are views of it.
+ 4. An index past an empty dimension is an error here, always; PyTorch looks at no index where there is nothing to index.
+ 5. Which of equal elements comes first, where the sort is not stable.
+ 6. What was overwritten by an op without a derivative has a gradient of zero; in PyTorch that of a logical op's result goes through to it.
 """
 import ast
 import inspect
@@ -11,134 +19,176 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from autograd_gpu.ops.compile import PLAIN, TENSOR
+from autograd_gpu.autograd import gradcheck, gradgradcheck
 from autograd_gpu.ops.namespace import OPS, REGISTRY, raw, rebind
 from autograd_gpu.ops.op import Op
+from tests import loop, make_ops_page
+from tests.conftest import needs_bfloat16
+from tests.loop import CHANGES, DTYPES, Built, How, called, differences, outcome
+from tests.samples import SECOND_NAMES, X, samples
 
-ARGUMENTS = {        # plain parameters without a default
-    "remainder": {"other": 0.7}, "fmod": {"other": 0.7}, "lerp": {"weight": 0.3}, "round_decimals": {"decimals": 1},
-    "clamp_min": {"min": 0.13}, "clamp_max": {"max": 0.13}, "threshold": {"threshold": 0.13, "value": 0.5}, "mul_number": {"other": 1.5},
-    "div_number": {"other": 1.5}, "pow": {"exponent": 3}, "pow_base": {"base": 1.5}, "polygamma": {"n": 1}, "mvlgamma": {"p": 2},
-    "rsub": {"other": 1.5}, "rsub_tensors": {}, "clamp": {"min": -0.6, "max": 0.7}, "masked_fill": {"value": 0.5},
-    "div_rounded": {"rounding_mode": "floor"}, "threshold_backward": {"threshold": 0.13}, "leaky_relu_backward": {"negative_slope": 0.1},
-    "hardtanh_backward": {"min_val": -0.6, "max_val": 0.7}, "hardshrink_backward": {"lambd": 0.4}, "softshrink_backward": {"lambd": 0.4},
-    "close": {"rtol": 1e-5, "atol": 1e-8, "equal_nan": True},
+ALL = samples()
+UNSTABLE = {"topk", "argsort", "sort"}       # rule 5
+LOGICAL = {"logical_and", "logical_or", "logical_xor", "logical_not"}          # rule 6
+ROUGH = dict.fromkeys(("celu", "F.hardsigmoid", "F.binary_cross_entropy"), {**loop.TOLERANCE, "float64": 1e-7})    # a float32 constant
+ROUGH["addcdiv"] = {**loop.TOLERANCE, "float16": 1e-2, "bfloat16": 5e-2}        # PyTorch rounds the square to half precision
+
+# Edges at which PyTorch's own answer is an accident: of an overflow in between, of a limit that its series lacks, of the sign of 0.
+HUGE = {v for d in ("float32", "float64") for v in (float(np.finfo(d).max), -float(np.finfo(d).max))}
+TINY = {float(np.finfo(d).smallest_subnormal) for d in ("float32", "float64")}
+LEFT_OUT = {"add": HUGE, "sub": HUGE, "subtract": HUGE, "addcmul": HUGE,       # PyTorch rounds once, after multiplying and adding
+            "polar": HUGE | TINY, "special.log_ndtr": HUGE | {-np.inf}, "lgamma": TINY, "mvlgamma": TINY | {0.0}, "polygamma": {np.inf}}
+ON_CUDA = {"cuda", "copy_across", "index_put_across"}        # run by tests/cuda only
+NOT_FINITE = ("nan", "inf")
+LEFT_OUT_CHANGES = {
+    # LAPACK's own affair
+    **dict.fromkeys(("linalg.inv", "linalg.solve", "linalg.cholesky", "linalg.eigh", "linalg.eigvalsh", "linalg.svd", "linalg.svdvals",
+                     "norm", "inverse", "cholesky", "logdet"), NOT_FINITE),
+    # PyTorch's derivative is 0 where the matrix is singular, its norm of nothing a constant
+    **dict.fromkeys(("linalg.det", "det", "linalg.slogdet", "slogdet"), (*NOT_FINITE, "ties", "zeros")),
+    **dict.fromkeys(("linalg.matrix_norm", "linalg.norm"), (*NOT_FINITE, "last empty", "first empty")),
+    # NaN or inf: the order of the operations decides
+    **dict.fromkeys(("F.batch_norm", "F.instance_norm", "bilinear", "chain_matmul", "var_mean", "std_mean", "Tensor.polygamma", "polygamma",
+                     "special.log_ndtr", "F.binary_cross_entropy_with_logits"), ("inf",)),
+    "F.group_norm": ("inf", "last empty"),   # PyTorch: NaN for a sum of nothing
+    "block_diag": ("first empty",),          # PyTorch: the gradient of another place
 }
-BOOLEAN = {"condition", "mask"}
-REFUSED = {"floor_divide", "heaviside"}      # recorded without a derivative, as in PyTorch
-COMPLEX = {"complex", "polar"}               # complex results of real operands: the operator sweep compares them with PyTorch
-ELEMENTWISE = sorted(r.name for r in REGISTRY.values() if isinstance(r, Op) and r.is_elementwise and r.edges
-                     and r.name not in REFUSED | COMPLEX)
-IN_PLACE = sorted(n for n in ELEMENTWISE if n != "conj_physical" and REGISTRY[n].inplace and REGISTRY[n].method
-                  and [p for p in REGISTRY[n].parameters if REGISTRY[n].roles[p] != PLAIN] == ["self"])
 
 
-def call(record, operands):
-    """The op on operands by parameter name, plain parameters filled in."""
-    kwargs = {("input" if p == "self" else p): v for p, v in operands.items()}
-    kwargs.update(ARGUMENTS.get(record.name, {}))
-    return record.function(**kwargs)
+def forms(name, sample):
+    """In which forms PyTorch and this package have this call."""
+    own = name.rpartition(".")[2]
+    yield "function"
+    if not name.startswith(("Tensor.", "F.", "linalg.")) and sample.args and isinstance(sample.args[0], X) and sample.before is None:
+        if own in REGISTRY and REGISTRY[own].method:
+            yield "method"
+        if own in REGISTRY and hasattr(torch.Tensor, own + "_"):
+            yield "in-place"
 
 
-def operands_for(record, rng, shape, dtype=np.float64):
-    """An array per tensor parameter, away from the kinks that most ops have at 0 and at small integers."""
-    low, high = record.domain
-    found = {}
-    for p in record.parameters:
-        if record.roles[p] == PLAIN:
-            continue
-        assert record.roles[p] == TENSOR
-        if (record.name, p) == ("masked_fill_value", "value"):
-            shape = ()
-        a = rng.uniform(low, high, shape)
-        a = np.where(np.abs(a - np.round(a * 2) / 2) < 0.02, a + 0.05, a)
-        found[p] = rng.integers(0, 2, shape).astype(bool) if p in BOOLEAN else a.astype(dtype)
-    return found
+def unlike(oracle, name, sample, how):
+    """What differs from PyTorch in one call, by the rules above."""
+    want = outcome(oracle, name, sample, how)
+    got = outcome(torch, name, sample, how)
+    other = outcome(oracle, name, sample, how._replace(change="strided edges")) if how.change == "edges" else None
+    if "result" in got and how.change in CHANGES[1:5]:
+        if "result" in want or isinstance(got["result"], IndexError) and "empty" in how.change:
+            return []
+    if name in LOGICAL and how.form == "in-place":
+        want, got = ({k: v for k, v in found.items() if not k.startswith("gradient")} for found in (want, got))
+    if name in UNSTABLE and (how.dtype not in loop.FLOATING or how.change in ("ties", "zeros")):
+        want, got = ({k: v for k, v in found.items() if k == "result 0" and name != "argsort"} for found in (want, got))
+    if name in ("embedding", "F.embedding") and True in sample.args:             # PyTorch's second derivative forgets the frequencies
+        want, got = ({k: v for k, v in found.items() if not k.startswith("second")} for found in (want, got))
+    return differences(got, want, other, ROUGH.get(name))
 
 
-def leaves(record, arrays):
-    return {p: torch.from_numpy(np.array(a)).requires_grad_(p in record.edges) for p, a in arrays.items()}
+def check(oracle, name, hows):
+    found = []
+    for n, sample in enumerate(ALL[name][1]):
+        for how in hows(sample):
+            found += [f"{name}, sample {n}, {how.dtype} {how.form} {how.change}: {text}" for text in unlike(oracle, name, sample, how)]
+    assert not found, "\n" + "\n".join(found)
 
 
-def numeric(f, arrays, p, eps=1e-6):
-    plus, minus = dict(arrays), dict(arrays)
-    plus[p], minus[p] = arrays[p] + eps, arrays[p] - eps
-    slope = (f(plus) - f(minus)) / (2 * eps)
-    return slope if arrays[p].shape else slope.sum()
+# ------------------------------------------------------------------------------------------------------------ beside PyTorch
+
+@pytest.mark.parametrize("name", ALL)
+def test_values_and_derivatives_in_each_form(name, oracle):
+    def hows(sample):
+        for form in forms(name, sample):
+            yield How(form=form, orders=2 if form == "function" else 1)
+        yield How("complex128", orders=2)
+        yield How("float32", change="strided")
+    check(oracle, name, hows)
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
-def test_first_and_second_derivative_match_differences(name):
-    record = REGISTRY[name]
-    rng = np.random.default_rng(len(name))
-    arrays = operands_for(record, rng, (7,))
-
-    def value(a):
-        with torch.no_grad():
-            return call(record, {p: torch.from_numpy(np.array(v)) for p, v in a.items()}).numpy()
-
-    def gradient(a, p):
-        t = leaves(record, a)
-        y = call(record, t)
-        g, = torch.autograd.grad(y.sum(), t[p], create_graph=True, allow_unused=True, materialize_grads=True)
-        return g, t
-
-    for p in record.edges:
-        g, t = gradient(arrays, p)
-        np.testing.assert_allclose(g.detach().numpy(), numeric(value, arrays, p), rtol=1e-6, atol=1e-7, err_msg=f"d {name} / d {p}")
-        if not g.requires_grad:
-            continue
-        for q in record.edges:
-            h, = torch.autograd.grad(g.sum(), t[q], retain_graph=True, allow_unused=True, materialize_grads=True)
-            want = numeric(lambda a, p=p: gradient(a, p)[0].detach().numpy(), arrays, q)
-            np.testing.assert_allclose(h.numpy(), want, rtol=1e-5, atol=1e-6, err_msg=f"d2 {name} / d {p} d {q}")
+@pytest.mark.parametrize("name", ALL)
+def test_dtypes(name, oracle):
+    check(oracle, name, lambda sample: [How(dtype) for dtype in DTYPES])
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
-@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (3, 1)], ids=str)
-def test_shapes_dtypes_and_broadcast_gradients(name, shape):
-    record = REGISTRY[name]
-    rng = np.random.default_rng(1)
-    for dtype in (np.float32, np.float16):
-        t = leaves(record, operands_for(record, rng, shape, dtype))
-        tensors = list(t)
-        if len(tensors) > 1 and name != "masked_fill_value":    # a dimension more in the last, so that the others' gradients are summed
-            a = operands_for(record, rng, (2, *shape), dtype)[tensors[-1]]
-            t[tensors[-1]] = torch.from_numpy(a).requires_grad_(tensors[-1] in record.edges)
-        y = call(record, t)
-        assert isinstance(y, torch.Tensor) and type(y._array) is np.ndarray
-        assert y.shape == np.broadcast_shapes(*[x.shape for x in t.values()])
-        assert y.requires_grad
-        y.backward(torch.ones_like(y))
-        for p in record.edges:
-            g = t[p].grad
-            if g is not None:
-                assert g.shape == t[p].shape and g.dtype == t[p].dtype and type(g._array) is np.ndarray
+@pytest.mark.parametrize("name", ALL)
+def test_sizes_and_values_at_the_edges(name, oracle):
+    changes = [c for c in CHANGES[1:] if c not in LEFT_OUT_CHANGES.get(name, ())]
+    check(oracle, name, lambda sample: [How(change=c) for c in changes])
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_in_place_is_out_of_place(name):
-    record = REGISTRY[name]
-    arrays = operands_for(record, np.random.default_rng(2), (5,))
-    args = ARGUMENTS.get(name, {})
-    grads = []
-    for inplace in (False, True):
-        x = torch.from_numpy(np.array(arrays["self"])).requires_grad_()
-        h = x * 1.0
-        y = getattr(h, name + "_" if inplace else name)(**args)
-        assert (y is h) == inplace
-        y.sum().backward()
-        grads.append((y.detach().numpy(), x.grad.numpy()))
-    np.testing.assert_array_equal(grads[0][0], grads[1][0])
-    np.testing.assert_array_equal(grads[0][1], grads[1][1])
+@pytest.mark.parametrize("name", [n for n, (r, _) in ALL.items() if isinstance(r, Op) and r.is_elementwise])
+def test_elements_at_the_edges(name, oracle):
+    left_out = frozenset(LEFT_OUT.get(name, ()))
+    check(oracle, name, lambda sample: [How(d, change="edges", left_out=left_out) for d in ("float64", "float32")])
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_an_op_without_a_derivative_says_so(name):
-    x = torch.tensor([1.5, 2.5], requires_grad=True)
-    with pytest.raises(RuntimeError, match=f"derivative.*{name}.*not implemented"):
-        getattr(torch, name)(x, torch.ones(2)).sum().backward()
-    assert x.grad is None
+@pytest.mark.parametrize("name", ALL)
+def test_pytorch_has_it_in_the_same_forms(name, oracle):
+    assert called(oracle, name, "function")
+    own = name.rpartition(".")[2]
+    if not name.startswith(("F.", "linalg.", "Tensor.", "special.")):
+        for form in (own, own + "_"):
+            assert hasattr(torch.Tensor, form) == hasattr(oracle.Tensor, form), form
+
+
+# ------------------------------------------------------------------------------------------------------- without an oracle
+
+def check_differences(name, function, samples):
+    """First and second order, real and complex, projected at random."""
+    checked = 0
+    for sample in samples:
+        for dtype in (torch.float64, torch.complex128):
+            how = How(str(dtype).rpartition(".")[2])
+            found, built = outcome(torch, name, sample, how, function), Built(torch, sample, how)
+            if not found.get("recorded") or "gradient" in found or not all(t.isfinite().all() for t in built.operands):
+                continue                     # an error, nothing to differentiate, or edges
+
+            def f(*operands, built=built, sample=sample):
+                results = loop.flat(built.call(function, sample, operands), torch.Tensor)
+                return tuple([r for r in results if r.requires_grad and r.dtype.to_complex() is torch.complex128 and r.isfinite().all()])
+            gradcheck(f, built.operands, fast_mode=True)
+            gradgradcheck(f, built.operands, fast_mode=True)
+            checked += 1
+    return checked
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("embedding", "F.embedding")])      # whose padding row has no gradient
+def test_derivatives_are_differences(name):
+    check_differences(name, called(torch, name, "function"), ALL[name][1])
+
+
+# ------------------------------------------------------------------------------------------------------------- the registry
+
+def test_every_op_has_samples():
+    without = [name for name, (_, found) in ALL.items() if not found and name != "Tensor.cuda"]
+    assert not without, f"give these a line in tests/samples.py: {without}"
+    assert not {*SECOND_NAMES} - {*ALL}, "second names of nothing"
+
+
+def test_every_op_runs():
+    """What users cannot call by itself, the parts of composites and formulas, is run by somebody's sample."""
+    running = set()
+
+    def profile(frame, event, _):
+        if event == "call":
+            running.add(frame.f_code)
+
+    def run():
+        for name, (_, found) in ALL.items():
+            for sample in found:
+                for how in (How(orders=2), How("complex128", orders=2), How("float16", orders=1), How("int64")):
+                    outcome(torch, name, sample, how)
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    idle = sorted(r.name for r in REGISTRY.values() if r.body.__code__ not in running and r.name not in ALL and r.name not in ON_CUDA)
+    assert not idle, f"no sample runs {idle}: give those that use them one in tests/samples.py that does"
+
+
+@needs_bfloat16
+def test_the_page_is_what_the_ops_do():
+    assert make_ops_page.PATH.read_text(encoding="utf-8") == make_ops_page.written(), "run `python -m tests.make_ops_page`"
 
 
 def test_every_name_that_formulas_and_composites_use_exists():

@@ -1,4 +1,5 @@
 """Backwards inside each other, and beside each other in several threads."""
+import sys
 import threading
 
 import pytest
@@ -117,3 +118,50 @@ def test_second_derivatives_through_a_write_to_a_view_in_several_threads():
 def test_stress():
     """Some rounds of tests/stress.py; its own command runs ten thousand."""
     stress.main(60)
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+@pytest.mark.parametrize("use", [lambda h: h * h, lambda h: torch.stack([h, h]), Twice.apply, lambda h: h[:1], lambda h: h[:1].mul_(3),
+                                 lambda h: torch.lerp(h, h, h), lambda h: h.gt_(0)])
+def test_edges_lead_to_older_nodes_whenever_another_thread_writes(use):
+    """The run loop counts on it. Here the other thread gets its turn at any one line of what records."""
+    use(torch.ones(2, requires_grad=True) * 1)                       # compiled
+    line = 0
+    while True:
+        h = torch.ones(2, requires_grad=True) * 1
+        left = line
+
+        def trace(frame, event, _):
+            nonlocal left
+            if event == "line":
+                if not left:
+                    h.mul_(2)                # noqa: B023
+                left -= 1
+            return trace
+        outer = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            out = use(h)
+        except RuntimeError:                 # values that changed on the way are refused
+            out = h
+        finally:
+            sys.settrace(outer)
+        nodes = [h.grad_fn, out.grad_fn]
+        for node in nodes:
+            for n, _ in node.next_functions:
+                if n is not None and n not in nodes:
+                    nodes.append(n)
+                assert n is None or not n.next_functions or n._sequence_nr() < node._sequence_nr(), (line, node, n)
+        if left >= 0:
+            break
+        line += 1
+    assert line > 10

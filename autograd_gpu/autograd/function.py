@@ -38,6 +38,7 @@ class FunctionCtx(Node):
     __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "_inside", "_kept", "needs_input_grad",
                  "materialize_grads", "to_save", "dirty_tensors", "non_differentiable", "saved_for_forward")
     _arity = 3
+    _jointly = True
     _function: Any = None                    # the class that the user wrote
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -269,12 +270,13 @@ class Function:
             if t._view is not None:
                 refresh(t)
         recorded = state.records() and any([t._requires for t in inputs])
+        edges = tuple([edge_of(t) for t in inputs]) if recorded else ()          # before forward, which may write to its inputs
         ctx = new_node(cls._node_class)
+        ctx._edge_list = edges
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._requires for a in args])
         ctx.materialize_grads = True
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ctx._saved = ctx.saved_for_forward = ()
         ctx._saved_at = []
-        ctx._edge_list = tuple([edge_of(t) for t in inputs]) if recorded else ()      # before forward, which may write to its inputs
         with remembering() if recorded else no_grad() as inside:
             if apart:
                 output = cls.forward(*args)
@@ -392,8 +394,10 @@ def once_differentiable(fn):
         marked = []
         for t in results if several else (results,):
             if isinstance(t, Tensor):
-                t = t.detach()
-                t._node, t._nr, t._requires = new_node(_Twice, t.device), 0, True
+                unseen, t = t.detach().requires_grad_(), t.detach()
+                node = new_node(_Twice, t.device)
+                node.n0, node.i0 = edge_of(unseen)
+                t._node, t._nr, t._requires = node, 0, True
             marked.append(t)
         return tuple(marked) if several else marked[0]
     return wrapper
@@ -402,8 +406,9 @@ def once_differentiable(fn):
 class _Twice(Node):
     """The history of what a once-differentiable backward returned."""
 
-    __slots__ = ()
-    _title = "NotDifferentiable"
+    __slots__ = ("n0", "i0")                 # a leaf that nobody has: no gradient that autograd.grad looks for lies behind it
+    _arity = 1
+    _title = "torch::autograd::Error"
 
     def _apply(self, grad, keep):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

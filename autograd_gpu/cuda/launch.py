@@ -27,12 +27,13 @@ MAX_GRID = 1 << 16
 class Program(Traced):
     """What was traced for one combination of dtypes as the text of a kernel, and its launch."""
 
-    def __init__(self, name, function, kinds, keywords=(), into=()):
-        """`into`: the arguments whose memory the results are written to, one each; none: each result is a new array."""
+    into: tuple[int, ...] = ()               # the arguments whose memory the results are written to: cuda/update.py
+
+    def __init__(self, name, function, kinds, keywords=()):
         super().__init__(function, kinds, keywords)
-        self.name, self.into = name, into
-        if into:
-            self.dtypes, self.given = [kinds[i] for i in into], [None] * len(into)
+        self.name = name
+        if self.into:
+            self.dtypes, self.given = [kinds[i] for i in self.into], [None] * len(self.into)
         kept = [r for r, i in zip(self.results, self.given, strict=True) if i is None]
         self.stored = [d for d, i in zip(self.dtypes, self.given, strict=True) if i is None]
         self.statements, self.finals = expression.text(*kept)
@@ -44,6 +45,11 @@ class Program(Traced):
 
     def source(self, layout, single=(), ndim=0, index="long long"):
         """The CUDA text of a layout: "flat" with the arguments in `single` of one element, or "strided" over ndim dimensions."""
+        common, flat, strided = sections("elementwise.cu")
+        return headed(common + self.filled(flat if layout == "flat" else strided, layout, single, ndim, index))
+
+    def filled(self, text, layout, single=(), ndim=0, index="long long", **more):
+        """A text with what there is to say of this program filled in; `more`: what else."""
         width, outs = self.width(single), [STORED[d] for d in self.stored]
         flat = [i for i in self.arrays if i not in single]
         types = {i: STORED[self.kinds[i]] for i in self.arrays}
@@ -68,9 +74,9 @@ class Program(Traced):
             "statements": lines(self.statements), "stores": lines(f"{places[k]}[{offsets[k]}] = {v};" for k, v in enumerate(values)),
             **geometry_words(index, ndim, self.arrays),
             "strided_elements": lines(f"const {computed[i]} x{i} = ({computed[i]})p{i}[o{i}];" for i in self.arrays),
+            "count": f"n / {width}", **more,
         }
-        common, flat_text, strided_text = sections("elementwise.cu")
-        return headed(common + filled(flat_text if layout == "flat" else strided_text, words))
+        return filled(text.replace("@loops@\n", kernel_text("packs.cuh")), words)
 
     def __call__(self, *args):
         if not self.stored:
@@ -82,18 +88,17 @@ class Program(Traced):
         arrays = [args[i] for i in self.arrays]
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
         n = math.prod(shape)
-        made = [] if self.into else self.stored
         if not n:
-            return self._results(args, [empty(shape, d) for d in made])
+            return self._results(args, [empty(shape, d) for d in self.stored])
         scalars = [dtype.type(args[i]) for i, dtype in self.scalars]
-        single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1 and not self.into])      # every thread reads it
+        single = tuple([i for i, a in zip(self.arrays, arrays, strict=True) if a.size == 1])       # every thread reads it
         if all([a.size == 1 or a.shape == shape and a.flags.c_contiguous and not a.data.ptr % ACCESS for a in arrays]):
-            outs = [empty(shape, d) for d in made]
+            outs = [empty(shape, d) for d in self.stored]
             kernel = self._kernel("flat", single)
             kernel(grid(n // self.width(single)), (BLOCK,), (*outs, *arrays, *scalars, np.int64(n)))
             return self._results(args, outs)
         order, sizes, strides = walk(shape, arrays)
-        outs = [empty([shape[k] for k in order], d) for d in made]
+        outs = [empty([shape[k] for k in order], d) for d in self.stored]
         index, kind = index_type(n, sizes, strides)
         kernel = self._kernel("strided", (), len(sizes), index)
         kernel(grid(n), (BLOCK,), (*outs, *arrays, *scalars, *geometry(kind, sizes, strides), np.int64(n)))
@@ -101,11 +106,7 @@ class Program(Traced):
         return self._results(args, [out.transpose(axes) for out in outs])
 
     def _results(self, args, outs):
-        """What the function gives: the kernel's results, and the arguments that are results as they are. What was written to arguments
-        is not given.
-        """
-        if self.into:
-            return None
+        """What the function gives: the kernel's results, and the arguments that are results as they are."""
         if not self.several:
             return args[self.given[0]] if self.given[0] is not None else outs[0]
         rest = iter(outs)
@@ -256,21 +257,6 @@ class Fused:
         except NO_EXPRESSION as error:
             self.reasons[kinds] = f"{type(error).__name__}: {error}"
             return None
-
-
-class Update(Fused):
-    """A function whose results, one for each array after the first, are written into those arrays by one kernel."""
-
-    def __init__(self, name, traced):
-        super().__init__(name, traced, None)
-
-    def program(self, kinds, keywords=()):
-        """The Program for these kinds. Raises NotImplementedError where the function cannot be traced."""
-        into = tuple([i for i, kind in enumerate(kinds) if i and isinstance(kind, np.dtype)])
-        try:
-            return Program(self.name, self.traced, kinds, keywords, into)
-        except NO_EXPRESSION as error:
-            raise NotImplementedError(f"{self.name}: there is no kernel for {kinds}: {error}") from error
 
 
 def _on_device(a):

@@ -126,13 +126,13 @@ def _visit(task, node, grad):
 
 
 def _wanted(task, node, results):
-    """A node's results, None in place of those that go nowhere in this backward."""
+    """A node's results, None in place of those that go nowhere in this backward; all of them where they are computed jointly."""
     if task.needed is None:
         return results
-    several = isinstance(results, tuple)
-    found = [g if n in task.needed or n in task.captured else None
-             for (n, _), g in zip(node._edges(), results if several else (results,), strict=True)]
-    return tuple(found) if several else found[0]
+    wanted = [n in task.needed or n in task.captured for n, _ in node._edges()]
+    if not isinstance(results, tuple):
+        return results if wanted[0] else None
+    return results if node._jointly and any(wanted) else tuple([g if w else None for w, g in zip(wanted, results, strict=True)])
 
 
 def _own(task, g):

@@ -62,7 +62,7 @@ def depend_on(t, others) -> None:
     edges = [edge_of(o) for o in others if isinstance(o, Tensor) and o._requires]
     if edges and not local.state.enabled:
         for own in (t,) if t._view is None else (t, t._view.base):
-            if own._array.dtype.kind in "fcV" and (not own._requires or type(own._node) is Dependent):
+            if own._array.dtype.kind in "fcV" and (not own._requires or isinstance(own._node, Dependent)):
                 depend([own], [edge_of(own), *edges])
 
 

@@ -84,6 +84,7 @@ class Node:
     _arity = 0
     _outputs = 1
     _kind = LEAF
+    _jointly = False                         # whether it gives all its gradients whichever of them are wanted, which its posthooks see
     _title = "Node"
 
     def __init_subclass__(cls):
@@ -264,7 +265,10 @@ def unlinking(cls):
 
 
 def new_node(cls, device=CPU) -> Node:
-    """A node of a class that runs on a device, numbered, without edges as yet. The compiled functions of ops have this written out."""
+    """A node of a class that runs on a device, numbered: a newer number than whatever its edges, read before this, lead to.
+
+    The compiled functions of ops have this written out.
+    """
     seq = next_seq()
     node = object.__new__(cls if seq % PRIME else unlinking(cls))
     node._seq, node._rare = seq, None

@@ -104,14 +104,15 @@ def _drain(task, roots):
             continue
         if kind == TWO:
             g, results = results
+            if results is g and not tensors and g is not grad and g is not None:
+                results = g.copy()           # no two leaves may get the same array
             n = node.n0
             if n in buffers:
                 deliver(n, node.i0, g, grad)
             elif n is not None:
                 buffers[n] = g
+            g = None                         # not kept while others run
             n, nr = node.n1, node.i1
-            if results is g and not tensors and g is not grad and g is not None:
-                results = g.copy()           # no two leaves may get the same array
         else:
             n, nr = node.n0, node.i0
         if n in buffers:

@@ -11,19 +11,26 @@ _SAME = (
     "gelu", "softplus", "logsigmoid", "softsign", "hardshrink", "softshrink", "tanhshrink", "sigmoid", "tanh", "glu", "prelu",
     # linear, normalisation, embedding
     "linear", "bilinear", "layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "one_hot", "pad",
-    "cosine_similarity", "pairwise_distance",
+    "cosine_similarity", "pairwise_distance", "local_response_norm",
     # dropout of channels, attention
     "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "scaled_dot_product_attention",
     "multi_head_attention_forward",
     # losses
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
-    "nll_loss", "cross_entropy",
-    # convolution and pooling
-    "conv1d", "conv2d", "conv3d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "interpolate",
+    "nll_loss", "cross_entropy", "margin_ranking_loss", "hinge_embedding_loss", "cosine_embedding_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss", "gaussian_nll_loss", "poisson_nll_loss", "soft_margin_loss", "multilabel_soft_margin_loss",
+    "multi_margin_loss",
+    # convolution
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold",
+    # pooling
+    *(f"{name}{n}d{rest}" for n in (1, 2, 3) for name, rest in (
+        ("max_pool", ""), ("max_pool", "_with_indices"), ("avg_pool", ""), ("adaptive_avg_pool", ""), ("adaptive_max_pool", ""),
+        ("adaptive_max_pool", "_with_indices"), ("max_unpool", ""), ("lp_pool", ""))),
+    # images
+    "interpolate", "upsample", "upsample_nearest", "upsample_bilinear", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
 )
 _RENAMED = {"softmax": "softmax_function", "log_softmax": "log_softmax_function", "softmin": "softmin_function",
-            "dropout": "dropout_function", "embedding": "embedding_lookup"}
+            "dropout": "dropout_function", "embedding": "embedding_lookup", "unfold": "unfold_function"}
 _WITH_INPLACE = {"relu6": 0, "leaky_relu": 1, "elu": 1, "selu": 0, "celu": 1, "silu": 0, "mish": 0, "hardtanh": 2, "hardsigmoid": 0,
                  "hardswish": 0, "threshold": 2}      # how many arguments stand before `inplace`
 

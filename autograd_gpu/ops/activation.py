@@ -7,11 +7,16 @@ import numpy as np
 
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
+from autograd_gpu.blocks import choose
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import beside, check_number, fitted, of_tensors, refuse
+from autograd_gpu.ops.reduce import accumulator
 from autograd_gpu.ops.runtime import promote_all
+from autograd_gpu.ops.shape import wrap_dim
+
+_CPU = np.ndarray                            # np in a body may be CuPy
 
 # --------------------------------------------------------------------------------------------------------------- choosing
 
@@ -25,7 +30,7 @@ def where(condition, self=None, other=None):
     if condition.dtype.kind != "b" and condition.dtype != np.uint8:
         raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype "
                            f"{_dtype.of(condition.dtype)}: compare it, with condition != 0 for instance")
-    return np.where(condition, self, other)
+    return choose(condition, self, other) if condition.__class__ is _CPU else np.where(condition, self, other)
 
 where.vjp(self=lambda grad, condition: F.where(condition, grad, 0), other=lambda grad, condition: F.where(condition, 0, grad))
 
@@ -44,7 +49,7 @@ def where_method(self, condition, other):
 REGISTRY["where_method"].name = "where"      # the method takes the condition second
 
 
-@elementwise(promote=[], divert={"isinstance(value, Tensor)": "masked_fill_tensor"})
+@elementwise(promote=[], divert={"isinstance(value, Tensor)": "masked_fill_tensor"}, out=False)
 def masked_fill(self, mask, value: Number):
     """self with value where the bool mask is true; of self's dtype.
 
@@ -71,12 +76,12 @@ def masked_fill_value(self, mask, value):
         raise RuntimeError(f"masked_fill: only supports boolean masks, but got mask with dtype {_dtype.of(mask.dtype)}")
     if value.dtype.kind == "c" and self.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: value of dtype {_dtype.of(value.dtype)} cannot be cast to {_dtype.of(self.dtype)}")
-    return np.where(mask, value.astype(self.dtype), self)
+    return F.where(mask, value.astype(self.dtype), self)
 
 masked_fill_value.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lambda grad, mask: F.where(mask, grad, 0))
 
 
-@elementwise(divert=of_tensors("maximum"))
+@elementwise(inplace=False, divert=of_tensors("maximum"))
 def maximum(self, other):
     """The larger element, NaN if either is. Reference: torch.maximum."""
     refuse("maximum", self, "c")
@@ -86,7 +91,7 @@ maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self
             other=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)))
 
 
-@elementwise(divert=of_tensors("minimum"))
+@elementwise(inplace=False, divert=of_tensors("minimum"))
 def minimum(self, other):
     """The smaller element, NaN if either is. Reference: torch.minimum."""
     refuse("minimum", self, "c")
@@ -172,7 +177,7 @@ def clamp_mixed(self, min, max):
 def clamp_tensors(self, min: Tensor | None = None, max: Tensor | None = None):
     """clamp with Tensors as bounds."""
     given = [x for x in (self, min, max) if x is not None]
-    refuse("clamp", self, "c")
+    refuse("clamp", self, "c" if min is None or max is None else "bc")
     self, *bounds = promote_all(*given)
     if min is not None:
         self = np.maximum(self, bounds[0])
@@ -195,7 +200,7 @@ def at_max(self, min, max):
     return self > max if min is None else (self > max) | (max < min)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def clip(input, min=None, max=None):
     """clamp. Reference: torch.clip."""
     return F.clamp(input, min, max)
@@ -263,7 +268,7 @@ def sigmoid(self):
 sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
 
 
-@elementwise()  # this way round NaN stays NaN, as in np.maximum
+@elementwise(out=False)  # this way round NaN stays NaN, as in np.maximum
 def relu(self):
     """self where it is positive, else 0. Reference: torch.relu."""
     if self.dtype.kind in "bc":
@@ -287,7 +292,7 @@ leaky_relu.vjp(self=lambda grad, self, negative_slope: F.leaky_relu_backward(gra
 @elementwise(node="LeakyReluBackwardBackward0", method=False, function=False, inplace=False)
 def leaky_relu_backward(grad_output, self, negative_slope: Number):
     """The gradient of leaky_relu: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where(self <= 0, grad_output * negative_slope, grad_output)
+    return np.where(self > 0, grad_output, grad_output * negative_slope)
 
 leaky_relu_backward.vjp(grad_output=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope),
                         self=lambda grad: F.zero(grad))
@@ -310,7 +315,7 @@ def selu(input):
     return F.elu(input, 1.6732632423543772, 1.0507009873554805, 1)
 
 
-@elementwise(method=False)
+@elementwise(method=False, out=False)
 def celu(self, alpha: Number = 1.0):
     """elu, continuously differentiable for every alpha. Reference: torch.celu."""
     refuse("celu", self, "biuc")
@@ -395,7 +400,7 @@ def hardtanh(self, min_val: Number = -1.0, max_val: Number = 1.0):
     refuse("hardtanh", self, "bc")
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
-    if self.dtype.kind == "u" and min_val < 0:
+    if self.dtype.kind == "u" and min_val <= -1:
         raise RuntimeError(f"hardtanh: cannot be computed on an unsigned dtype with negative limits, got {min_val}")
     return np.minimum(np.maximum(self, min_val), max_val).astype(self.dtype, copy=False)
 
@@ -405,7 +410,7 @@ hardtanh.vjp(self=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad,
 @elementwise(node="HardtanhBackwardBackward0", method=False, function=False, inplace=False)
 def hardtanh_backward(grad_output, self, min_val: Number, max_val: Number):
     """The gradient of hardtanh: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where((self <= min_val) | (self >= max_val), 0, grad_output)
+    return F.where((self <= min_val) | (self >= max_val), 0, grad_output)
 
 hardtanh_backward.vjp(grad_output=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad, self, min_val, max_val),
                       self=lambda grad: F.zero(grad))
@@ -435,12 +440,12 @@ def hardswish(self):
 hardswish.vjp(self=lambda grad, self: F.where(self <= -3, 0, F.where(self < 3, grad * (self / 3 + 0.5), grad)))
 
 
-@elementwise(method=False)
+@elementwise(inplace=False)
 def hardshrink(self, lambd: Number = 0.5):
     """self beyond lambd from 0, else 0. Reference: torch.nn.functional.hardshrink."""
     refuse("hardshrink", self, "biuc")
     lambd = check_number("hardshrink", "lambd", lambd)
-    return np.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
+    return F.where((self >= -lambd) & (self <= lambd), self.dtype.type(0), self)
 
 hardshrink.vjp(self=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd))
 
@@ -448,7 +453,7 @@ hardshrink.vjp(self=lambda grad, self, lambd: F.hardshrink_backward(grad, self, 
 @elementwise(node="HardshrinkBackwardBackward0", method=False, function=False, inplace=False)
 def hardshrink_backward(grad_output, self, lambd: Number):
     """The gradient of hardshrink: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
+    return F.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 hardshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd),
                         self=lambda grad: F.zero(grad))
@@ -469,7 +474,7 @@ softshrink.vjp(self=lambda grad, self, lambd: F.softshrink_backward(grad, self, 
 @elementwise(node="SoftshrinkBackwardBackward0", method=False, function=False, inplace=False)
 def softshrink_backward(grad_output, self, lambd: Number):
     """The gradient of softshrink: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
+    return F.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 softshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd),
                         self=lambda grad: F.zero(grad))
@@ -481,7 +486,7 @@ def threshold(self, threshold: Number, value: Number):
     check_number("threshold", "threshold", threshold)
     check_number("threshold", "value", value)
     refuse("threshold", self, "bc")
-    return np.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
+    return F.where(self <= threshold, np.asarray(value).astype(self.dtype), self)
 
 threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold))
 
@@ -489,7 +494,7 @@ threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self
 @elementwise(node="ThresholdBackwardBackward0", method=False, function=False, inplace=False)
 def threshold_backward(grad_output, self, threshold: Number):
     """The gradient of threshold: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where(self <= threshold, 0, grad_output)
+    return F.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
                        self=lambda grad: F.zero(grad))
@@ -510,7 +515,8 @@ def tanhshrink(self):
 @elementwise(node="PreluKernelBackward0", method=False, function=False)
 def prelu_kernel(self, weight):
     """prelu with the weight shaped to broadcast against self."""
-    return np.where(self > 0, self, weight * self)
+    refuse("prelu", self, "biuc")
+    return F.where(self > 0, self, weight * self)
 
 prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight * grad),
                  weight=lambda grad, self: F.where(self > 0, 0, self * grad))
@@ -529,3 +535,32 @@ def prelu(input, weight):
     elif input.ndim == 0 and weight.ndim:
         weight = F.reshape(weight, ())
     return F.prelu_kernel(input, weight)
+
+
+# --------------------------------------------------------------------------------------------------------------- gates
+
+@op(method=False, function=False)
+def glu(self, dim: int = -1):
+    """The first half of a dimension times the sigmoid of the second.
+
+    Dtype: floating. Raises: RuntimeError for an odd size. Reference: torch.nn.functional.glu.
+    """
+    refuse("glu", self, "biuc")
+    if not self.ndim:
+        raise RuntimeError("glu does not support scalars because halving size must be even: give it at least one dimension")
+    d = wrap_dim(dim, self.ndim, "glu")
+    n, odd = divmod(self.shape[d], 2)
+    if odd:
+        raise RuntimeError(f"glu: Halving dimension must be even, but dimension {d} is size {2 * n + 1}")
+    x = self.astype(accumulator(self.dtype), copy=False)
+    return (F.slice(x, d, 0, n) * F.sigmoid(F.slice(x, d, n))).astype(self.dtype, copy=False)
+
+glu.vjp(self=lambda grad, self, dim: F.glu_backward(grad, self, dim))
+
+
+@composite(method=False, function=False)
+def glu_backward(grad, self, dim):
+    """The gradient of glu."""
+    n = self.shape[dim] // 2
+    gate = F.sigmoid(F.slice(self, dim, n, None, 1))
+    return F.cat([grad * gate, grad * F.slice(self, dim, 0, n, 1) * gate * (1 - gate)], dim)

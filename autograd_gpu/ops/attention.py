@@ -27,10 +27,14 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     """
     if is_causal and attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError(f"scaled_dot_product_attention: Expected query, key, and value to all be at least 2 dimensional, but got "
+                           f"{query.ndim}, {key.ndim} and {value.ndim} dimensions")
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = F.repeat_interleave(key, times, -3), F.repeat_interleave(value, times, -3)
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else math.inf
     scores = F.matmul(query * scale, F.transpose(key, -2, -1))
     if is_causal:
         attn_mask = F.tril(query.new_ones(tuple(scores.shape[-2:]))) != 0

@@ -55,31 +55,31 @@ def ge(self, other):
     return np.greater_equal(self, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def not_equal(input, other):
     """ne. Reference: torch.not_equal."""
     return F.ne(input, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def less(input, other):
     """lt. Reference: torch.less."""
     return F.lt(input, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def less_equal(input, other):
     """le. Reference: torch.less_equal."""
     return F.le(input, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def greater(input, other):
     """gt. Reference: torch.greater."""
     return F.gt(input, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def greater_equal(input, other):
     """ge. Reference: torch.greater_equal."""
     return F.ge(input, other)
@@ -134,19 +134,19 @@ def equal(input, other):
 
 # ------------------------------------------------------------------------------------------------------ kinds of numbers
 
-@elementwise(inplace=False)
+@elementwise(inplace=False, out=False)
 def isnan(self):
     """Whether elements are NaN. Reference: torch.isnan."""
     return np.isnan(self)
 
 
-@elementwise(inplace=False)
+@elementwise(inplace=False, out=False)
 def isinf(self):
     """Whether elements are infinite. Reference: torch.isinf."""
     return np.isinf(self)
 
 
-@elementwise(inplace=False)
+@elementwise(inplace=False, out=False)
 def isfinite(self):
     """Whether elements are neither infinite nor NaN. Reference: torch.isfinite."""
     return np.isfinite(self)
@@ -166,7 +166,7 @@ def isneginf(self):
     return self == -np.inf
 
 
-@elementwise(inplace=False)
+@elementwise(inplace=False, out=False)
 def isreal(self):
     """Whether elements have no imaginary part. Reference: torch.isreal."""
     return self.imag == 0 if self.dtype.kind == "c" else np.ones_like(self, dtype=np.bool_)

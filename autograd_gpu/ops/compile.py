@@ -40,13 +40,13 @@ def public(name):
     return "input" if name == "self" else name
 
 
-def source(op, on_cuda=False):
-    """The text of an op's Node class and recording function, for NumPy's arrays or CuPy's."""
+def source(op, on_cuda=False, out=False):
+    """The text of an op's Node class and recording function, for NumPy's arrays or CuPy's. `out`: it takes out=."""
     text = Text()
     if op.edges:
         _node_class(text, op, on_cuda)
         text("NU = unlinking(N)")
-    _function(text, op, on_cuda)
+    _function(text, op, on_cuda, out)
     return str(text)
 
 
@@ -76,6 +76,8 @@ def _node_class(text, op, on_cuda):
         text(f"_title = {op.title!r}")
         text(f"_edge_names = {tuple(op.edges)!r}")
         text("_record = op")
+        if any([op.roles[p] == LIST for p in op.edges]):
+            text("_jointly = True")
         for name, shown in _shown(op):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:
@@ -237,12 +239,17 @@ def _check_input(text, name, take, reader):
 
 # ------------------------------------------------------------------------------------------------------ the function
 
-def _function(text, op, on_cuda):
-    with text.block(f"def function({signature(op)}):"):
+def _function(text, op, on_cuda, out):
+    with text.block(f"def function({signature(op, out)}):"):
         if op.varargs:
             text(f"{op.varargs} = {op.varargs}_ if {op.varargs} is None else unpack_varargs({op.varargs})")
         for p, alias in op.aliases.items():
             text(f"if {alias} is not None: {p} = {alias}")
+        if out:
+            positional = [p for p in op.parameters if p not in op.keyword_only or p == op.varargs]
+            by_name = ", ".join(f"{p}={p}" for p in op.parameters if p not in positional)
+            places = "".join(("*" if p == op.varargs else "") + public(p) + ", " for p in positional)
+            text(f"if out is not None: return into({op.name!r}, op.function, out, ({places}), dict({by_name}), {op.is_elementwise})")
         for condition, other in op.divert.items():
             text(f"if {condition}: return F.{other}({', '.join(_pass_on(op))})")
         if op.varargs:
@@ -261,7 +268,7 @@ def _function(text, op, on_cuda):
         text("return " + _returned(op))
 
 
-def signature(op):
+def signature(op, out=False):
     """The function's parameters as Python text, under their public names."""
     parts, star = [], False
     for p in op.parameters:
@@ -276,7 +283,10 @@ def signature(op):
     if op.aliases:
         if not star:
             parts.append("*")
+            star = True
         parts += [f"{alias}=None" for alias in op.aliases.values()]
+    if out:
+        parts += ["out=None"] if star else ["*", "out=None"]
     return ", ".join(parts)
 
 
@@ -411,10 +421,11 @@ def _record(text, op, on_cuda):
     if op.may_be_integer:
         condition += " and data.dtype.kind in 'fcV'"
     with text.block(f"if {condition}:"):
-        text("seq = next_seq()")
-        text("node = new(N) if seq % PRIME else new(NU)")
-        text("node._seq = seq; node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
+        text("node = new(N)")
+        text("node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
         _record_edges(text, op)
+        text("node._seq = seq = next_seq()")
+        text("if not seq % PRIME: node.__class__ = NU")
         _record_saved(text, op)
         if op.outputs == 1:
             text("out._node = node; out._nr = 0; out._requires = True")

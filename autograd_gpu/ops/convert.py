@@ -46,9 +46,10 @@ def _to_device(t, where):
     if t._requires and local.state.inside is not None and not local.state.enabled:
         depend([made], [edge_of(t)])
     elif t.requires_grad and local.state.records():
+        edge = edge_of(t)
         node = new_node(_DeviceCopy, where)
         rare_of(node).crosses = True
-        node.n0, node.i0 = edge_of(t)
+        node.n0, node.i0 = edge
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True
     return made
@@ -121,24 +122,24 @@ for _name in ("bool", "uint8", "int8", "short", "int", "long", "half", "bfloat16
     if getattr(_dtype, _name) is not None:
         _conversion({"uint8": "byte", "int8": "char"}.get(_name, _name), getattr(_dtype, _name))
 
-_TYPES = {"FloatTensor": _dtype.float32, "DoubleTensor": _dtype.float64, "HalfTensor": _dtype.float16, "ByteTensor": _dtype.uint8,
+TYPES = {"FloatTensor": _dtype.float32, "DoubleTensor": _dtype.float64, "HalfTensor": _dtype.float16, "ByteTensor": _dtype.uint8,
           "CharTensor": _dtype.int8, "ShortTensor": _dtype.int16, "IntTensor": _dtype.int32, "LongTensor": _dtype.int64,
           "BoolTensor": _dtype.bool, "BFloat16Tensor": _dtype.bfloat16, "ComplexFloatTensor": _dtype.complex64,
           "ComplexDoubleTensor": _dtype.complex128}
 
 
 def _type(input, dtype=None, non_blocking=False):
-    """The name of the tensor's type; with a dtype or such a name, the tensor in it. Reference: torch.Tensor.type."""
+    """The name of the tensor's type; with a dtype, such a name or type, the tensor in it. Reference: torch.Tensor.type."""
     place = "torch." if input.device.type == "cpu" else "torch.cuda."
     if dtype is None:
-        return next((place + name for name, d in _TYPES.items() if d is not None and d.dtype == input._array.dtype),
+        return next((place + name for name, d in TYPES.items() if d is not None and d.dtype == input._array.dtype),
                     place + str(input.dtype).removeprefix("torch."))
     if isinstance(dtype, str):
-        found = _TYPES.get(dtype.removeprefix("torch.").removeprefix("cuda."))
+        found = TYPES.get(dtype.removeprefix("torch.").removeprefix("cuda."))
         if found is None:
-            raise ValueError(f"invalid type: {dtype!r}; the types are {', '.join('torch.' + name for name in _TYPES)}")
+            raise ValueError(f"invalid type: {dtype!r}; the types are {', '.join('torch.' + name for name in TYPES)}")
         dtype = found
-    return F.to(input, dtype)
+    return F.to(input, getattr(dtype, "dtype", dtype))
 
 
 _type.__name__ = "type"

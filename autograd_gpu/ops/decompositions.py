@@ -14,6 +14,7 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import refuse
 from autograd_gpu.ops.shape import wrap_dim
 
 
@@ -21,14 +22,14 @@ class LinAlgError(RuntimeError):
     """A matrix that is singular, or not positive-definite. Reference: torch.linalg.LinAlgError."""
 
 
-def check_matrices(name, a, square=True):
-    """Raises RuntimeError unless an array holds floating matrices, square ones if so asked."""
+def check_matrices(name, a, square=True, error=RuntimeError):
+    """Raises RuntimeError unless an array holds matrices, square ones if so asked, and `error` unless they are floating."""
     if a.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, got {a.ndim}")
     if square and a.shape[-1] != a.shape[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {a.shape[-2]} by {a.shape[-1]} matrices")
     if a.dtype.kind not in "fc":
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_dtype.of(a.dtype)}")
+        raise error(f"{name}: Expected a floating point or complex tensor as input. Got {_dtype.of(a.dtype)}")
     if a.dtype.itemsize == 2:
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {_dtype.of(a.dtype)}")
 
@@ -41,9 +42,12 @@ def _solved(name, what, function, *arguments):
         raise LinAlgError(f"{name}: {what} ({error})") from None
 
 
+_DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or contains non-finite values"
+
+
 # --------------------------------------------------------------------------------------------------------- inverse and determinant
 
-@op(method=False, function=False, node="LinalgInvExBackward0")
+@op(method=False, function=False, node="LinalgInvExBackward0", out=True)
 def linalg_inv(self):
     """The inverse. Raises: RuntimeError for what is not square or not floating, LinAlgError for a singular matrix.
 
@@ -55,7 +59,7 @@ def linalg_inv(self):
 linalg_inv.vjp(self=lambda grad, result: -(F.mH(result) @ (grad @ F.mH(result))))
 
 
-@op(method=False, function=False)
+@op(method=False, function=False, out=True)
 def linalg_det(self):
     """The determinant, of shape (...). Raises RuntimeError for what is not square or not floating.
 
@@ -72,7 +76,7 @@ def cofactors(self):
     """The conjugate matrix of cofactors, det(A)^* A^-H, which singular matrices have too. Its derivative needs an inverse."""
     if self.shape[-1] == 1:
         return np.ones_like(self)
-    u, s, vh = np.linalg.svd(self, full_matrices=True)
+    u, s, vh = _solved("linalg.det", _DIVERGED, np.linalg.svd, self)
     ones = np.ones_like(s[..., :1])
     before = np.concatenate((ones, s[..., :-1]), -1)
     after = np.concatenate((s[..., 1:], ones), -1)
@@ -93,7 +97,7 @@ def cofactors_backward(grad, self):
     return F.conj(F.linalg_det(self))[..., None, None] * (trace * adjoint - adjoint @ (turned @ adjoint))
 
 
-@op(method=False, function=False, outputs=("sign", "logabsdet"), accepts_none=True)
+@op(method=False, function=False, outputs=("sign", "logabsdet"), accepts_none=True, out=True)
 def linalg_slogdet(A):
     """A named tuple (sign, logabsdet): det(A) = sign * exp(logabsdet). Raises RuntimeError as linalg.det.
 
@@ -114,7 +118,23 @@ def slogdet_backward(grad_sign, grad_logabsdet, A, sign):
         total = phase if total is None else total + phase
     if total is None:
         return None
-    return total[..., None, None] * F.mH(F.linalg_inv(A))
+    return total[..., None, None] * F.mH(F.inverse_or_inf(A))
+
+
+def _inverse_or_inf(linalg, a):
+    try:
+        return linalg.inv(a)
+    except np.linalg.LinAlgError:            # of one matrix: the others have an inverse
+        u, s, vh = linalg.svd(a)
+        return np.conjugate(np.swapaxes(vh, -2, -1)) / s[..., None, :] @ np.conjugate(np.swapaxes(u, -2, -1))
+
+
+@op(method=False, function=False)
+def inverse_or_inf(self):
+    """The inverse; of a singular matrix what dividing by its singular values gives."""
+    return _inverse_or_inf(np.linalg, self)
+
+inverse_or_inf.vjp(self=lambda grad, result: -(F.mH(result) @ (grad @ F.mH(result))))
 
 
 # -------------------------------------------------------------------------------------------------------------------------- solve
@@ -132,13 +152,12 @@ def _solve_backward(needs, grad, A, result):
     return (-(g @ F.mH(result)) if needs[0] else None), g
 
 
-@composite(method=False, function=False)
-def linalg_solve(A, B, *, left=True, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_solve(A, B, *, left=True):
     """X in A X = B, or in X A = B unless `left`. B is a matrix of shape (..., n, k), or a vector of A's shape without its last dimension.
 
     Raises: RuntimeError for shapes or dtypes that do not fit, LinAlgError for a singular A. Reference: torch.linalg.solve.
     """
-    _refuse_out("linalg.solve", out)
     check_matrices("linalg.solve", A._array)
     if A.dtype is not B.dtype:
         raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, but found A of type {A.dtype} and B of type {B.dtype}")
@@ -157,14 +176,9 @@ def linalg_solve(A, B, *, left=True, out=None):
     return F.squeeze(found, -1) if vector else found
 
 
-def _refuse_out(name, out):
-    if out is not None:
-        raise NotImplementedError(f"{name}: out= is not available")
-
-
 # ----------------------------------------------------------------------------------------------------------------- decompositions
 
-@op(method=False, function=False, node="LinalgCholeskyExBackward0")
+@op(method=False, function=False, node="LinalgCholeskyExBackward0", out=True)
 def linalg_cholesky(self, *, upper: bool = False):
     """The lower triangular L with L L^H = A, or U = L^H if `upper`; the other triangle of A is not read.
 
@@ -192,7 +206,7 @@ def cholesky_backward(grad, factor, upper):
     return (whole + F.mH(whole)) / 2
 
 
-@op(method=False, function=False, outputs=("eigenvalues", "eigenvectors"), accepts_none=True)
+@op(method=False, function=False, outputs=("eigenvalues", "eigenvectors"), accepts_none=True, out=True)
 def linalg_eigh(self, UPLO: str = "L"):
     """A named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which only one triangle is read. Eigenvalues ascend.
 
@@ -200,10 +214,10 @@ def linalg_eigh(self, UPLO: str = "L"):
     eigenvectors depends on their phase.
     Reference: torch.linalg.eigh; derivative: Giles 2008, section 3.1. It is not finite where eigenvalues are equal.
     """
-    check_matrices("linalg.eigh", self)
+    check_matrices("linalg.eigh", self, error=NotImplementedError)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    return tuple(np.linalg.eigh(self, UPLO.upper()))
+    return tuple(_solved("linalg.eigh", _DIVERGED, np.linalg.eigh, self, UPLO.upper()))
 
 linalg_eigh.vjp(self=lambda grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors:
                 F.eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors))
@@ -238,7 +252,7 @@ def check_phase(name, diagonal):
                            f"by e^(i phi). The specified loss function depends on this quantity, so it is ill-defined.")
 
 
-@op(method=False, function=False, node="LinalgSvdBackward0", outputs=("U", "S", "Vh"), accepts_none=True)
+@op(method=False, function=False, node="LinalgSvdBackward0", outputs=("U", "S", "Vh"), accepts_none=True, out=True)
 def linalg_svd(A, full_matrices: bool = True):
     """A named tuple (U, S, Vh) with A = U diag(S) Vh; S descends. Without full_matrices U and Vh have min(m, n) columns and rows.
 
@@ -247,7 +261,7 @@ def linalg_svd(A, full_matrices: bool = True):
     is not square.
     """
     check_matrices("linalg.svd", A, square=False)
-    return tuple(np.linalg.svd(A, full_matrices))
+    return tuple(_solved("linalg.svd", _DIVERGED, np.linalg.svd, A, full_matrices))
 
 linalg_svd.vjp(A=lambda grad_U, grad_S, grad_Vh, U, S, Vh: F.svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh))
 
@@ -285,29 +299,26 @@ def svd_backward(grad_u, grad_s, grad_vh, u, s, vh):
     return found
 
 
-@composite(method=False, function=False)
-def linalg_eigvalsh(A, UPLO="L", *, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_eigvalsh(A, UPLO="L"):
     """The eigenvalues of Hermitian matrices; see linalg.eigh. Reference: torch.linalg.eigvalsh."""
-    _refuse_out("linalg.eigvalsh", out)
     return F.linalg_eigh(A, UPLO)[0]
 
 
-@composite(method=False, function=False)
-def linalg_svdvals(A, *, driver=None, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_svdvals(A, *, driver=None):
     """The singular values; see linalg.svd. Reference: torch.linalg.svdvals."""
-    _refuse_out("linalg.svdvals", out)
     return F.linalg_svd(A, False)[1]
 
 
 # --------------------------------------------------------------------------------------------------------------------------- norms
 
-@composite(method=False, function=False)
-def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+@composite(method=False, function=False, out=True)
+def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """The norm of matrices over two dimensions: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
 
     Raises: RuntimeError for another order, fewer than two dimensions, or dims that are not two. Reference: torch.linalg.matrix_norm.
     """
-    _refuse_out("linalg.matrix_norm", out)
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions")
@@ -318,12 +329,11 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None,
         raise RuntimeError(f"linalg.matrix_norm: dims must be different, got {dims}")
     if ord == "fro":
         return F.linalg_vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
-    if ord != "nuc" and not A.shape[row] * A.shape[column]:
-        raise RuntimeError(f"linalg.matrix_norm: the {ord} norm of an empty matrix does not exist, got shape {tuple(A.shape)}")
+    largest = F.amax if A.shape[row] * A.shape[column] else F.sum        # of nothing it is 0
     if ord == "nuc" or isinstance(ord, (int, float)) and abs(ord) == 2:
         A = A if dtype is None else A.to(dtype)
         values = F.linalg_svdvals(F.permute(A, (*[d for d in range(A.ndim) if d not in (row, column)], row, column)))
-        found = F.sum(values, -1) if ord == "nuc" else F.amax(values, -1) if ord == 2 else F.amin(values, -1)
+        found = F.sum(values, -1) if ord == "nuc" else largest(values, -1) if ord == 2 else F.amin(values, -1)
         if keepdim:
             for d in sorted((row, column)):
                 found = F.unsqueeze(found, d)
@@ -332,17 +342,16 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None,
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     over, then = (row, column) if abs(ord) == 1 else (column, row)
     sums = F.linalg_vector_norm(A, 1, over, True, dtype=dtype)
-    found = F.amax(sums, then, True) if ord > 0 else F.amin(sums, then, True)
+    found = largest(sums, then, True) if ord > 0 else F.amin(sums, then, True)
     return found if keepdim else F.squeeze(found, (row, column))
 
 
-@composite(method=False, function=False)
-def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+@composite(method=False, function=False, out=True)
+def linalg_norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A vector's or a matrix's norm: over one dimension linalg.vector_norm, over two linalg.matrix_norm; without `ord` the 2-norm of all.
 
     Raises: RuntimeError for an `ord` given with an input of more than two dimensions and no `dim`. Reference: torch.linalg.norm.
     """
-    _refuse_out("linalg.norm", out)
     dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if dims is not None and len(dims) not in (1, 2) and ord is not None:
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
@@ -369,7 +378,7 @@ def det(input):
     return F.linalg_det(input)
 
 
-@composite
+@composite(out=True)
 def slogdet(input):
     """(sign, logabsdet); see linalg.slogdet. Reference: torch.slogdet."""
     return F.linalg_slogdet(input)
@@ -382,13 +391,14 @@ def logdet(input):
     return F.log(sign) + size if sign.is_complex() else F.where(sign == -1, math.nan, size)
 
 
-@composite
+@composite(out=True)
 def inverse(input):
     """The inverse; see linalg.inv. Reference: torch.inverse."""
     return F.linalg_inv(input)
 
 
-@composite
+@composite(out=True)
 def cholesky(input, upper=False):
     """The Cholesky factor; see linalg.cholesky. Reference: torch.cholesky."""
+    refuse("cholesky", input._array, "biu")
     return F.linalg_cholesky(input, upper=upper)

@@ -36,7 +36,7 @@ def dropout_function(input, p=0.5, training=True, inplace=False):
         raise ValueError(f"dropout: dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0 or not input._array.size:
         return input
-    if _dtype.category(input._array.dtype) not in "fc":
+    if p != 1 and _dtype.category(input._array.dtype) not in "fc":
         raise RuntimeError(f"dropout: result type Float can't be cast to the desired output type {input.dtype}: convert the "
                            f"input first")
     mask = F.dropout_mask(input, p)
@@ -154,5 +154,5 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
 def _alpha(input, shape, p, training, inplace):
     if not training or p == 0 or not input._array.size:
         return input
-    out = F.mul(input, 0) if p == 1 else _for_selu(input, shape, p)
+    out = F.mul(input, False) if p == 1 else _for_selu(input, shape, p)
     return input.copy_(out) if inplace else out

@@ -94,7 +94,7 @@ def sub_scaled(self, other, *, alpha: Number = 1):
 sub_scaled.vjp(self=lambda grad: grad, other=lambda grad, alpha: F.times_conj(grad, -alpha))
 
 
-@elementwise(node="RsubBackward1", inplace=False, method=False, divert={NOT_NUMBER.format("other"): "rsub_tensors"})
+@elementwise(node="RsubBackward1", inplace=False, method=False, divert={NOT_NUMBER.format("other"): "rsub_tensors"}, out=False)
 def rsub(self, other: Number, *, alpha: Number = 1):
     """other - alpha * self. Raises RuntimeError for bool. Reference: torch.rsub."""
     if self.dtype.kind == "b":
@@ -122,13 +122,13 @@ def mul(self, other):
 mul.vjp(self=lambda grad, other: grad * F.conj(other), other=lambda grad, self: grad * F.conj(self))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def multiply(input, other):
     """input * other. Reference: torch.multiply."""
     return F.mul(input, other)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def subtract(input, other, *, alpha=1):
     """input - alpha * other. Reference: torch.subtract."""
     return F.sub(input, other, alpha=alpha)
@@ -160,13 +160,13 @@ def div_rounded(self, other, *, rounding_mode: str | None = None):
 div_rounded.vjp(self=lambda grad: F.no_gradient(grad), other=lambda grad: F.no_gradient(grad))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def divide(input, other, *, rounding_mode=None):
     """input / other. Reference: torch.divide."""
     return F.div(input, other, rounding_mode=rounding_mode)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def true_divide(input, other):
     """input / other. Reference: torch.true_divide."""
     return F.div(input, other)
@@ -262,7 +262,7 @@ def neg(self):
 neg.vjp(self=lambda grad: -grad)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def negative(input):
     """-input. Reference: torch.negative."""
     return F.neg(input)
@@ -279,12 +279,13 @@ def positive(input):
 @elementwise()
 def abs(self):
     """The absolute value; of complex numbers real. Reference: torch.abs."""
+    refuse("abs", self, "b")
     return np.absolute(self)
 
 abs.vjp(self=lambda grad, self: grad * F.sgn(self))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def absolute(input):
     """The absolute value. Reference: torch.absolute."""
     return F.abs(input)
@@ -312,7 +313,8 @@ def sgn(self):
     """self / |self|, and 0 at 0. Reference: torch.sgn."""
     if self.dtype.kind != "c":
         return F.sign(self)
-    return np.where(self == 0, self.dtype.type(0), self / np.absolute(self))
+    length = np.absolute(self)
+    return np.where(self == 0, self.dtype.type(0), self.real / length + self.imag / length * 1j)
 
 sgn.vjp(self=lambda grad, self, result: F.sgn_grad(grad, self, result))
 
@@ -377,6 +379,7 @@ lerp_tensors.vjp(self=lambda grad, weight: grad * F.conj(1 - weight), end=lambda
 @elementwise()
 def addcmul(self, tensor1, tensor2, *, value: Number = 1):
     """self + value * tensor1 * tensor2; with integers value loses its fraction. Reference: torch.addcmul."""
+    refuse("addcmul", self, "b")
     if self.dtype.kind in "iu" and isinstance(value, (float, np.floating)):
         value = int(value)
     value = _check_alpha("addcmul", value, self)
@@ -393,10 +396,10 @@ def addcdiv(self, tensor1, tensor2, *, value: Number = 1):
         raise RuntimeError(f"addcdiv: Integer division with addcdiv is not supported, got {_dtype.of(self.dtype)}: convert the "
                            f"tensors to a floating dtype, or use self + value * torch.trunc(tensor1 / tensor2)")
     value = _check_alpha("addcdiv", value, self)
-    return self + value * (tensor1 / tensor2)
+    return self + value * tensor1 / tensor2
 
 addcdiv.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad / F.conj(tensor2), value),
-            tensor2=lambda grad, tensor1, tensor2, value: F.times_conj(-grad * F.conj((tensor1 / tensor2) / tensor2), value))
+            tensor2=lambda grad, tensor1, tensor2, value: -grad * F.conj(value * tensor1 / (tensor2 * tensor2)))
 
 
 # -------------------------------------------------------------------------------------------------------------- rounding
@@ -431,7 +434,7 @@ def trunc(self):
 trunc.vjp(self=lambda grad: F.no_gradient(grad))
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def fix(input):
     """input without its fraction. Reference: torch.fix."""
     return F.trunc(input)
@@ -466,7 +469,7 @@ frac.vjp(self=lambda grad: grad)
 
 # --------------------------------------------------------------------------------------------------------- complex parts
 
-@elementwise(inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"})
+@elementwise(inplace=False, divert={"isinstance(input, Tensor) and input._array.dtype.kind != 'c'": "as_is"}, out=False)
 def conj(self):
     """The complex conjugate; a real tensor as it is. Reference: torch.conj."""
     return np.conjugate(self) if self.dtype.kind == "c" else self
@@ -517,7 +520,7 @@ def view_as_complex(self):
         raise RuntimeError(f"view_as_complex: is only supported for floating tensors of 32 or 64 bits, got {_dtype.of(self.dtype)}")
     if not self.ndim or self.shape[-1] != 2:
         raise RuntimeError(f"view_as_complex: Tensor must have a last dimension of size 2, got shape {self.shape}")
-    if self.strides[-1] != self.itemsize or any(s % (2 * self.itemsize) for s in self.strides[:-1]):
+    if self.size and (self.strides[-1] != self.itemsize or any(s % (2 * self.itemsize) for s in self.strides[:-1])):
         raise RuntimeError(f"view_as_complex: Tensor must have a last dimension with stride 1, and even strides else, got "
                            f"{[s // self.itemsize for s in self.strides]}: call contiguous() first")
     return self.view(np.result_type(self.dtype, np.complex64))[..., 0]
@@ -558,13 +561,13 @@ def complex(real, imag):
 complex.vjp(real=lambda grad: F.real(grad), imag=lambda grad: F.imag(grad))
 
 
-@elementwise(method=False, inplace=False, promote=[], divert=of_tensors("polar", "abs", "angle"))
+@elementwise(method=False, inplace=False, promote=[], domain=(0.1, 2), divert=of_tensors("polar", "abs", "angle"))
 def polar(abs, angle):
     """The complex number of a radius and an angle; errors as complex. Reference: torch.polar."""
     _check_parts("polar", abs, angle)
     return F.complex(abs * np.cos(angle), abs * np.sin(angle))
 
-polar.vjp(abs=lambda grad, angle: F.real(grad * F.conj(F.complex(F.cos(angle), F.sin(angle)))),
+polar.vjp(abs=lambda grad, result: F.real(grad * F.conj(F.sgn(result))),
           angle=lambda grad, result: F.real(grad * F.conj(result) * -1j))
 
 

@@ -193,7 +193,7 @@ def _scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 
 _scatter.__name__ = _scatter.__qualname__ = "scatter"
-composite(inplace=True)(_scatter)
+composite(inplace=True, out=True)(_scatter)
 
 
 @op(inplace=True)
@@ -208,7 +208,7 @@ def scatter_add(self, dim: int, index, src):
 scatter_add.vjp(self=lambda grad: grad, src=lambda grad, src_shape, dim, index: F.gather_to(grad, dim, index, src_shape))
 
 
-@composite
+@composite(out=True)
 def take_along_dim(input, indices, dim=None):
     """gather with input and indices broadcast to each other in the other dimensions; without dim, of all elements in a row.
 
@@ -348,12 +348,13 @@ def index_fill_tensor(self, dim: int, index, value):
     return F.index_fill_number(self, dim, index, value)
 
 index_fill_tensor.vjp(self=lambda grad, dim, index: F.index_fill_number(grad, dim, index, 0),
-                      value=lambda grad, dim, index: F.sum(F.index_select(grad, dim, F.distinct(index))))
+                      value=lambda grad, dim, index: F.sum(F.index_select(grad, dim, F.distinct(index, grad.shape, dim))))
 
 
 @op(method=False, function=False)
-def distinct(index):
-    """Each index once."""
+def distinct(index, size: Size, dim: int):
+    """Each index once, counted from the front."""
+    index = F.from_the_front(index, size[dim] if size else 1)
     return np.unique(index)
 
 
@@ -395,7 +396,7 @@ def nonzero_places(self):
     return np.stack((self if self.ndim else self.reshape((1,))).nonzero(), 1).astype(np.int64)[:, :self.ndim]
 
 
-@composite
+@composite(out=True)
 def nonzero(input, *, as_tuple=False):
     """The indices of the elements that are not zero, one row each; with `as_tuple` as index tensors. Reference: torch.nonzero."""
     if as_tuple:
@@ -409,7 +410,7 @@ def argwhere(input):
     return F.nonzero_places(input)
 
 
-@op(inplace=True)
+@op(inplace=True, out=False)
 def masked_scatter(self, mask, source):
     """A copy with source's elements, in their order, where a mask, broadcast with self, is True. Reference: torch.masked_scatter."""
     if mask.dtype.kind != "b":

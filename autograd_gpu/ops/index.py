@@ -52,16 +52,17 @@ def accumulate(name, out, key, values):
         F.accumulate(name, work, tuple(arrays), values)
         moved[...] = work
         return
-    flat = 0
+    flat = None
     for k, n in zip(arrays, out.shape, strict=False):
-        if k.size and (int(k.min()) < -n or int(k.max()) >= n):
-            raise IndexError(f"index {int(k.min()) if int(k.min()) < -n else int(k.max())} is out of bounds for dimension with size "
-                             f"{n}")
-        flat = flat * n + np.where(k < 0, k + n, k)
-    flat = np.broadcast_to(flat, size)
-    rest = out.shape[m:]
-    values = np.broadcast_to(values, (*size, *rest))
-    flat = flat.reshape(-1)
+        if k.size:
+            low, high = np.minimum.reduce(k, None), np.maximum.reduce(k, None)
+            if low < -n or high >= n:
+                raise IndexError(f"index {low if low < -n else high} is out of bounds for dimension with size {n}")
+            k = np.where(k < 0, k + n, k) if low < 0 else k
+        flat = flat * n + k if flat is not None else k
+    shape = (*size, *out.shape[m:])
+    values = values if values.shape == shape else np.broadcast_to(values, shape)
+    flat = (flat if flat.shape == size else np.broadcast_to(flat, size)).reshape(-1)
     if not flat.size or not values.size:
         return
     width = values.size // flat.size
@@ -120,7 +121,7 @@ def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_s
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"})
+@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False)
 def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
     """A copy with values at index tensors or masks, added to what was there if `accumulate`.
 
@@ -132,6 +133,8 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
         raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for "
                            "the "
                            f"destination and {_dtype.of(values.dtype)} for the source.")
+    if places is None and len(indices) > self.ndim:
+        raise IndexError(f"index_put: too many indices for tensor of dimension {self.ndim} (got {len(indices)})")
     out = self.copy()
     key = _key(indices, places)
     try:
@@ -386,7 +389,9 @@ copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
 
 @composite(method=False, function=False, moves=True)
 def copy_across(input, src, non_blocking=False):
-    """copy from an array, or from another device."""
+    """copy from a number or an array, or from another device."""
+    if isinstance(src, (bool, int, float, complex)):
+        src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
         if not _device.is_array(src):
             raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
@@ -402,7 +407,7 @@ def zero(self):
 zero.vjp(self=lambda grad: F.zero(grad))
 
 
-@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"})
+@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"}, out=False)
 def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
     return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)

@@ -18,7 +18,8 @@ from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
 from autograd_gpu.ops.views import overwritten, refresh, set_history, unwritable
 
-_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+_COMPARISONS = dict(eq="Eq", ne="Ne", lt="Lt", le="Le", gt="Gt", ge="Ge", not_equal="Ne", less="Lt", less_equal="Le", greater="Gt",
+                    greater_equal="Ge")
 _REAL_OF_COMPLEX = ("abs_", "absolute_")
 _REPEATABLE = ("fill_", "zero_")             # leave the same value whatever order elements that share memory are written in
 
@@ -111,8 +112,12 @@ def inplace(op):
         written(input, data)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
+                others = (*args, *kwargs.values())
+                label = no_derivative
+                if op.name in _COMPARISONS:  # PyTorch numbers its forms: with a number, with a tensor
+                    label = f"{_COMPARISONS[op.name]}Backward{sum([isinstance(o, Tensor) for o in others])}"
                 if source._requires or op.name in _COMPARISONS:
-                    set_history(input, overwritten((source, *args, *kwargs.values()), no_derivative), 0)
+                    set_history(input, overwritten((source, *others), label), 0)
             elif out._node is not source._node:
                 _keep_result(input, out._node)
                 set_history(input, out._node, out._nr)

@@ -35,7 +35,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0):
     d = wrap_dim(dim, kept[0].ndim, "cat") if kept[0].ndim else 0
     try:
         return np.ascontiguousarray(np.concatenate(kept, d, dtype=dtype, casting="unsafe"))
-    except ValueError:
+    except (ValueError, TypeError):          # CuPy's
         for i, a in enumerate(tensors):
             if not a.ndim:
                 raise RuntimeError(f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated; use stack") from None
@@ -58,13 +58,13 @@ def cat_backward(grad, shapes, dim):
     return [next(parts) if k else F.slice(F.reshape(grad, (-1,)), 0, 0, 0, 1) for k in kept]
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def concat(tensors, dim=0, *, axis=None):
     """cat under another name. Reference: torch.concat."""
     return F.cat(tensors, dim if axis is None else axis)
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def concatenate(tensors, dim=0, *, axis=None):
     """cat under another name. Reference: torch.concatenate."""
     return F.cat(tensors, dim if axis is None else axis)
@@ -101,32 +101,32 @@ def _given(name, tensors):
     return tuple(tensors)
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def hstack(tensors):
     """The tensors joined along their second dimension, 1-d ones along their only one. Reference: torch.hstack."""
     tensors = F.atleast_1d(_given("hstack", tensors))
     return F.cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def vstack(tensors):
     """The tensors, at least 2-d, joined along the first dimension. Reference: torch.vstack."""
     return F.cat(F.atleast_2d(_given("vstack", tensors)), 0)
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def row_stack(tensors):
     """vstack under another name. Reference: torch.row_stack."""
     return F.vstack(tensors)
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def dstack(tensors):
     """The tensors, at least 3-d, joined along the third dimension. Reference: torch.dstack."""
     return F.cat(F.atleast_3d(_given("dstack", tensors)), 2)
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def column_stack(tensors):
     """1-d tensors as columns and matrices joined along the second dimension. Reference: torch.column_stack."""
     return F.cat([F.reshape(t, (-1, 1)) if t.ndim < 2 else t for t in _given("column_stack", tensors)], 1)
@@ -170,6 +170,9 @@ def block_diag(*tensors):
 @composite(method=False)
 def cartesian_prod(*tensors):
     """All combinations of the elements of vectors, as rows. Reference: torch.cartesian_prod."""
+    for t in tensors:
+        if t.ndim != 1:
+            raise RuntimeError(f"cartesian_prod: Expect a 1D vector, but got shape {list(t.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return F.stack([F.reshape(t, (-1,)) for t in F.meshgrid(*tensors)], 1)

@@ -8,13 +8,13 @@ import numpy as np
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu import expression
 from autograd_gpu.blocks import Blocked
-from autograd_gpu.cuda import nll, reduce, softmax
+from autograd_gpu.cuda import nll, overlap, reduce, softmax
 from autograd_gpu.cuda.launch import ACCESS, Fused, Gradients
 from autograd_gpu.expression import is_number, kind_of
 from autograd_gpu.ops.compile import PLAIN, public
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 
-LAUNCHERS = reduce.LAUNCHERS | softmax.LAUNCHERS | nll.LAUNCHERS
+LAUNCHERS = reduce.LAUNCHERS | softmax.LAUNCHERS | nll.LAUNCHERS | overlap.LAUNCHERS
 
 
 def launched(name, plain):

@@ -9,6 +9,7 @@ from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import refuse
 
 
 def _check_dtypes(name, *arrays):
@@ -29,12 +30,6 @@ def product(x, y):
     if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
         return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
     return np.matmul(x, y)
-
-
-@composite(method=False, function=False)
-def scaled(x, factor):
-    """x times a number, x itself for 1."""
-    return x if factor == 1 else x * factor
 
 
 @composite(method=False, function=False)
@@ -132,7 +127,7 @@ bmm.vjp(self=lambda grad, mat2: F.bmm(grad, F.conj(F.transpose(mat2, 1, 2))),
         mat2=lambda grad, self: F.bmm(F.conj(F.transpose(self, 1, 2)), grad))
 
 
-@composite
+@composite(out=True)
 def outer(input, vec2):
     """The products of each element of a vector with each of another. Raises RuntimeError for other shapes. Reference: torch.outer."""
     if input.ndim != 1 or vec2.ndim != 1:
@@ -140,13 +135,13 @@ def outer(input, vec2):
     return F.reshape(input, (-1, 1)) * vec2
 
 
-@composite
+@composite(out=True)
 def ger(input, vec2):
     """outer under another name. Reference: torch.ger."""
     return F.outer(input, vec2)
 
 
-@composite
+@composite(out=True)
 def matmul(input, other):
     """The matrix product, of vectors, matrices or broadcast batches of them; PyTorch's graph of mm, mv, dot or bmm with views.
 
@@ -223,7 +218,7 @@ def rmatmul(input, other):
     return F.matmul(other, input) if isinstance(other, Tensor) else NotImplemented
 
 
-@composite
+@composite(out=True)
 def inner(input, other):
     """The products of the last dimensions, summed. Reference: torch.inner."""
     if input.ndim == 0 or other.ndim == 0:
@@ -234,7 +229,7 @@ def inner(input, other):
     return F.tensordot(input, other, ([-1], [-1]))
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def tensordot(a, b, dims=2):
     """The products of two tensors summed over pairs of dimensions: last with first ones, or as two lists say.
 
@@ -354,7 +349,7 @@ def addbmm(self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """beta * self + alpha times the sum of batch1 @ batch2 over the pairs. Reference: torch.addbmm."""
     if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == batch1.dtype == batch2.dtype:
         return F.addbmm(*F.as_float32(self, batch1, batch2), beta=beta, alpha=alpha).astype(self.dtype)
-    total = np.add.reduce(F.bmm(batch1, batch2), 0)
+    total = np.add.reduce(F.bmm(batch1, batch2), 0, batch1.dtype)
     return _add_scaled("addbmm", self, total, beta, alpha).astype(batch1.dtype, copy=False)
 
 addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
@@ -364,12 +359,13 @@ addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
                F.conj(F.transpose(batch1, 1, 2)), F.expand(grad, (batch2_shape[0], *grad.shape))), alpha))
 
 
-@op()
+@op(out=False)
 def trace(self):
     """The sum of a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.trace."""
+    refuse("trace", self, "b")
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
-    if self.dtype.kind in "biu":
+    if self.dtype.kind in "iu":
         return np.trace(self, dtype=np.int64)
     if self.itemsize == 2:
         return np.trace(self.astype(np.float32)).astype(self.dtype)
@@ -384,7 +380,7 @@ def trace_backward(grad, shape):
     return F.diagonal_backward(F.expand(grad, (shape[0] if shape[0] < shape[1] else shape[1],)), shape, 0, 0, 1)
 
 
-@composite
+@composite(out=True)
 def kron(input, other):
     """The Kronecker product: other times each element of input, side by side. Reference: torch.kron."""
     n = max(input.ndim, other.ndim)
@@ -403,6 +399,9 @@ def addr(self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     if self.itemsize == 2 and self.dtype.kind in "fV" and self.dtype == vec1.dtype == vec2.dtype:
         return F.addr(*F.as_float32(self, vec1, vec2), beta=beta, alpha=alpha).astype(self.dtype)
     product = F.outer(vec1, vec2)
+    if product.dtype.kind in "biu" and (isinstance(alpha, float) or isinstance(beta, float)):
+        raise RuntimeError(f"addr: For integral input tensors, argument alpha and beta must not be a floating point number, got {alpha} "
+                           f"and {beta}")
     if product.dtype.kind == "b":
         return product & bool(alpha) | self & bool(beta)
     return _add_scaled("addr", self, product, beta, alpha).astype(product.dtype, copy=False)
@@ -412,10 +411,12 @@ addr.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
          vec2=lambda grad, vec1, alpha: F.scaled_back(F.mv(F.t(grad), F.conj(vec1)), alpha))
 
 
-@composite(method=False)
+@composite(method=False, out=True)
 def chain_matmul(*matrices):
     """The product of matrices, from left to right. Reference: torch.chain_matmul."""
     made = matrices[0]
+    if made.ndim != 2:
+        raise RuntimeError(f"chain_matmul: Tensor dimension is {made.ndim}, expected 2 instead: give matrices")
     for m in matrices[1:]:
         made = F.mm(made, m)
     return made

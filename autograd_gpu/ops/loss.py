@@ -244,7 +244,7 @@ def _fitting(name, weight, shape):
 @op(node="BinaryCrossEntropyWithLogitsBackward0", method=False, function=False)
 def binary_cross_entropy_with_logits_of(self, target, weight: Tensor | None, pos_weight: Tensor | None, reduction: int):
     """The cross entropy of sigmoid(self) and target without a sigmoid that underflows; weighted, reduced."""
-    refuse("binary_cross_entropy_with_logits", self, "biu")
+    refuse("binary_cross_entropy_with_logits", self, "biuc")
     own = self.dtype
     for other in (target, weight, pos_weight):
         own = own if other is None else _dtype.promote_numpy(own, other.dtype)
@@ -276,7 +276,7 @@ def truth_slope(x, pos_weight):
     return -x if pos_weight is None else F.softplus(-x) * (pos_weight - 1) - x
 
 
-@composite(method=False)
+@composite(method=False, function=False)
 def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
     """The cross entropy of probabilities sigmoid(input) and truths `target`; `pos_weight` weighs the true ones.
 
@@ -492,7 +492,7 @@ def _per_class(weight, ndim, axis):
 def _of_probabilities(logs, target, weight, code, label_smoothing, axis):
     classes = logs.shape[axis]
     if label_smoothing > 0:
-        target = target * (1 - label_smoothing) + label_smoothing / classes
+        target = target * (1 - label_smoothing) + label_smoothing / max(classes, 1)
     terms = logs * target
     if weight is not None:
         if tuple(weight.shape) != (classes,):
@@ -522,7 +522,7 @@ def _smoothed(loss, logs, target, weight, code, ignore_index, label_smoothing, a
             even = F.sum(even) / F.sum(weight[F.where(ignored, 0, target)] * counted)
         else:
             even = F.sum(even) / F.sum(counted)
-    return F.mul_number(loss, 1 - label_smoothing) + F.mul_number(even, label_smoothing / classes)
+    return F.mul_number(loss, 1 - label_smoothing) + F.mul_number(even, label_smoothing / max(classes, 1))
 
 
 @elementwise(node="MulBackward1", method=False, function=False)

@@ -1,8 +1,7 @@
-"""Softmax, linear, embedding, normalisation: the ops behind nn.functional."""
+"""Linear, embedding, normalisation: ops behind nn.functional."""
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
@@ -12,14 +11,10 @@ from autograd_gpu.base import count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
-from autograd_gpu.ops.reduce import accumulator, dim_of
+from autograd_gpu.ops.operands import floating, refuse
+from autograd_gpu.ops.reduce import accumulator
 
 _CPU = np.ndarray                            # np in a body may be CuPy
-
-
-def _floating(name, d):
-    if _dtype.category(d) != "f":
-        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(d)}: convert the input to a floating dtype first")
 
 
 def _one_dtype(name, input, *parameters):
@@ -28,97 +23,6 @@ def _one_dtype(name, input, *parameters):
     if found and found != {input.dtype} and (input.dtype.itemsize != 2 or found != {_dtype.float32}):
         raise RuntimeError(f"{name}: mixed dtype: the input is {input.dtype}, its parameters {', '.join(sorted(map(str, found)))}: all "
                            f"inputs must share same datatype, or expect parameter to have scalar type of Float beside a half")
-
-
-# ----------------------------------------------------------------------------------------------------------------- softmax
-
-@op(divert={"dtype is not None": "softmax_as"})
-def softmax(self, dim: int, dtype: DType = None):
-    """exp(self) over its sum along a dimension.
-
-    Dtype: floating; `dtype` converts the input first.
-    Raises: IndexError for a dimension there is not, NotImplementedError for another dtype. Reference: torch.softmax.
-    """
-    d = dim_of("softmax", dim, self.ndim)
-    _floating("softmax", self.dtype)
-    if not self.ndim or not self.size:
-        return self * 0 + self.dtype.type(1)
-    x = self.astype(accumulator(self.dtype), copy=False)
-    x = np.ascontiguousarray(x - F.largest(x, d, True))
-    np.exp(x, x)
-    x /= np.add.reduce(x, d, None, None, True)
-    return x.astype(self.dtype, copy=False)
-
-softmax.vjp(self=lambda grad, result, dim: F.softmax_backward(grad, result, dim))
-
-
-@composite(method=False, function=False)
-def softmax_backward(grad, result, dim):
-    """The gradient of softmax."""
-    inner = grad * result
-    return inner - result * F.sum(inner, dim, True)
-
-
-@composite(method=False, function=False)
-def softmax_as(input, dim, dtype=None):
-    """softmax of the input converted to a dtype."""
-    return F.softmax(F.to(input, dtype), dim)
-
-
-@op(divert={"dtype is not None": "log_softmax_as"})
-def log_softmax(self, dim: int, dtype: DType = None):
-    """log(softmax(self)) along a dimension, without underflow.
-
-    Dtype: floating; `dtype` converts the input first.
-    Raises: IndexError for a dimension there is not, NotImplementedError for another dtype. Reference: torch.log_softmax.
-    """
-    d = dim_of("log_softmax", dim, self.ndim)
-    _floating("log_softmax", self.dtype)
-    if not self.ndim or not self.size:
-        return self * 0
-    x = self.astype(accumulator(self.dtype), copy=False)
-    x = np.ascontiguousarray(x - F.largest(x, d, True))
-    x -= np.log(np.add.reduce(np.exp(x), d, None, None, True))
-    return x.astype(self.dtype, copy=False)
-
-log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, result, dim))
-
-
-@composite(method=False, function=False)
-def log_softmax_backward(grad, result, dim):
-    """The gradient of log_softmax."""
-    return grad - F.exp(result) * F.sum(grad, dim, True)
-
-
-@composite(method=False, function=False)
-def log_softmax_as(input, dim, dtype=None):
-    """log_softmax of the input converted to a dtype."""
-    return F.log_softmax(F.to(input, dtype), dim)
-
-
-def _implicit(name, dim, ndim):
-    if dim is None:
-        warnings.warn(f"{name}: the dimension is chosen by the number of dimensions, which is deprecated: pass dim=", stacklevel=4)
-        return 0 if ndim in (0, 1, 3) else 1
-    return dim
-
-
-@composite(method=False, function=False)
-def softmax_function(input, dim=None, _stacklevel=3, dtype=None):
-    """softmax along a dimension. Reference: torch.nn.functional.softmax."""
-    return F.softmax(input, _implicit("softmax", dim, input.ndim), dtype)
-
-
-@composite(method=False, function=False)
-def softmin_function(input, dim=None, _stacklevel=3, dtype=None):
-    """softmax of -input along a dimension. Reference: torch.nn.functional.softmin."""
-    return F.softmax(-input, _implicit("softmin", dim, input.ndim), dtype)
-
-
-@composite(method=False, function=False)
-def log_softmax_function(input, dim=None, _stacklevel=3, dtype=None):
-    """log_softmax along a dimension. Reference: torch.nn.functional.log_softmax."""
-    return F.log_softmax(input, _implicit("log_softmax", dim, input.ndim), dtype)
 
 
 # ------------------------------------------------------------------------------------------------------------------ linear
@@ -162,6 +66,7 @@ def bilinear(input1, input2, weight, bias=None):
     if not input1.dtype == input2.dtype == weight.dtype:
         raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got input1: {input1.dtype}, input2: {input2.dtype}, weight: "
                            f"{weight.dtype}")
+    refuse("bilinear", input1._array, "b")
     rows = (-1, input1.shape[-1]), (-1, input2.shape[-1])
     out = F.reshape(F.trilinear(F.reshape(input1, rows[0]), weight, F.reshape(input2, rows[1])), (*input1.shape[:-1], weight.shape[0]))
     return out if bias is None else out + bias
@@ -170,12 +75,12 @@ def bilinear(input1, input2, weight, bias=None):
 @op(method=False, function=False)
 def trilinear(i1, i2, i3):
     """i1[n] @ i2[k] @ i3[n] for each n and k: (n, a), (k, a, b), (n, b) -> (n, k)."""
-    return F.outer_rows(i1, i3) @ i2.reshape(i2.shape[0], -1).T
+    return F.mm(F.outer_rows(i1, i3), i2.reshape(i2.shape[0], -1).T)
 
 trilinear.vjp(
-    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, i3), F.reshape(F.transpose(i2, 1, 2), (-1, i2.shape[1]))),
-    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, i1)), i3), i2_shape),
-    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, i1), F.reshape(i2, (-1, i2.shape[2]))))
+    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, F.conj(i3)), F.reshape(F.transpose(F.conj(i2), 1, 2), (-1, i2.shape[1]))),
+    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, F.conj(i1))), F.conj(i3)), i2_shape),
+    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, F.conj(i1)), F.reshape(F.conj(i2), (-1, i2.shape[2]))))
 
 
 @composite(method=False, function=False)
@@ -186,7 +91,7 @@ def outer_rows(x, y):
 
 # --------------------------------------------------------------------------------------------------------------- embedding
 
-@op(method=False)
+@op(method=False, out=False)
 def embedding(weight, indices, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False):
     """The rows of weight at indices; the row `padding_idx` gets no gradient.
 
@@ -314,7 +219,7 @@ def one_hot_of(self, n: int):
     method=False, function=False)
 def native_layer_norm(input, normalized_shape: Size, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5):
     """layer_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
-    _floating("layer_norm", input.dtype)
+    floating("layer_norm", input.dtype)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     x = input.astype(accumulator(input.dtype), copy=False)
     n = math.prod(normalized_shape)
@@ -386,7 +291,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
 def native_batch_norm(input, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
                       training: bool, momentum: float, eps: float):
     """batch_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
-    _floating("batch_norm", input.dtype)
+    floating("batch_norm", input.dtype)
     axes = (0, *range(2, input.ndim))
     shape = (1, input.shape[1]) + (1,) * (input.ndim - 2)
     x = input.astype(accumulator(input.dtype), copy=False)
@@ -459,8 +364,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     method=False, function=False)
 def native_group_norm(input, weight: Tensor | None, bias: Tensor | None, group: int, eps: float):
     """group_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
-    _floating("group_norm", input.dtype)
-    x = input.astype(accumulator(input.dtype), copy=False).reshape(input.shape[0], group, -1)
+    floating("group_norm", input.dtype)
+    x = input.astype(accumulator(input.dtype), copy=False).reshape(input.shape[0], group, math.prod(input.shape[1:]) // group)
     mean = np.add.reduce(x, 2, None, None, True) / max(x.shape[2], 1)
     x = x - mean
     rstd = 1 / np.sqrt(np.add.reduce(x * x, 2, None, None, True) / max(x.shape[2], 1) + x.dtype.type(eps))
@@ -481,7 +386,7 @@ def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, 
 @composite(method=False, function=False)
 def group_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, group):
     """The gradients of group_norm: in rows of one group each for the input, summed per channel for weight and bias."""
-    rows = (input.shape[0], group, -1)
+    rows = (input.shape[0], group, math.prod(input.shape[1:]) // group)
     mean, rstd, grad_mean, grad_rstd = (None if t is None else F.unsqueeze(t, 2) for t in (mean, rstd, grad_mean, grad_rstd))
     x = F.reshape(input, rows)
     scaled = grad if weight is None or grad is None else grad * F.reshape(weight, (-1,) + (1,) * (input.ndim - 2))
@@ -552,7 +457,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         raise RuntimeError(f"rms_norm: Given normalized_shape={shape}, expected input with shape [*, {str(shape)[1:-1]}], but got input of "
                            f"size {list(input.shape)}")
     own = input.dtype.dtype
-    _floating("rms_norm", own)
+    refuse("rms_norm", input._array, "biu")
     wide = accumulator(own)
     x = F.to(input, wide)
     mean = F.mean(F.pow(x, 2), tuple(range(-len(shape), 0)), True)
@@ -574,6 +479,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
     Reference: torch.cosine_similarity.
     """
+    refuse("cosine_similarity", x1._array, "c")
     shape = F.broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = (t if t.shape == shape else F.expand(t, shape) for t in (x1, x2))
     x = F.clamp_min(F.linalg_vector_norm(x1, 2, dim, True), eps)

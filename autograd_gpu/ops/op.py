@@ -28,6 +28,7 @@ from autograd_gpu.ops import runtime
 from autograd_gpu.ops.compile import LIST, OPTIONAL, PLAIN, TENSOR
 from autograd_gpu.ops.kernels import launched
 from autograd_gpu.ops.namespace import OPS, REGISTRY, rebind
+from autograd_gpu.ops.out import accepting
 
 _ROLES = {"Tensor": TENSOR, "Tensor | None": OPTIONAL, "Optional[Tensor]": OPTIONAL, "Sequence[Tensor]": LIST, "list[Tensor]": LIST,
           "tuple[Tensor, ...]": LIST}
@@ -60,12 +61,13 @@ class Op:
 
     def __init__(self, body, *, elementwise=False, view=False, node=None, digit=None, outputs=(), differentiable=None, hidden=(),
                  aux=(), many=False, promote=None, to_float=False, may_be_integer=False, varargs=None, aliases=None, divert=None,
-                 cuda=None, method=True, function=True, inplace=None, accepts_none=False, domain=(-2.0, 2.0), samples=None):
+                 cuda=None, method=True, function=True, inplace=None, out=None, accepts_none=False, domain=(-2.0, 2.0), samples=None):
         self.name = body.__name__
         self.body = body
         self.is_elementwise, self.is_view, self.cuda = elementwise, view, cuda
         self.method, self.is_function, self.domain, self.samples = method, function, domain, samples
         self.inplace = elementwise if inplace is None else inplace
+        self.out = function and not view and not many if out is None else out
         self.digit = digit
         self.title = _node_title(self.name, node, digit)
         self.digit_parameters = tuple(inspect.signature(digit).parameters) if digit else ()
@@ -94,6 +96,7 @@ class Op:
         self._derive()
         self.function = _lazy(self, soft=False)
         self.operator = _lazy(self, soft=True) if elementwise else self.function
+        self.public = _lazy(self, soft=False, out=True) if self.out else self.function
         self._cuda_function = None
         self._bodies = {}                    # NumPy or CuPy: the body for its arrays
 
@@ -203,7 +206,7 @@ class Op:
     def on_cuda(self, *args, **kwargs):
         """The op on CuPy's arrays, under the guard of their device. Raises RuntimeError where they are on several devices."""
         if self._cuda_function is None:
-            self._cuda_function = _compiled(self, _device.cupy, soft=False)["function"]
+            self._cuda_function = _compiled(self, _device.cupy)["function"]
         with _device.guard(runtime.common_device(self, (*args, *kwargs.values()))):
             return self._cuda_function(*args, **kwargs)
 
@@ -211,14 +214,15 @@ class Op:
 class Composite:
     """A function written with ops, without a node of its own."""
 
-    def __init__(self, body, method, function, inplace, arrays, moves):
+    def __init__(self, body, method, function, inplace, out, arrays, moves):
         self.name, self.body, self.method, self.is_function, self.inplace = body.__name__, body, method, function, inplace
-        self.moves = moves
+        self.out, self.moves = out, moves
         self.function = self.operator = body
+        self.public = accepting(self.name, body, casts=True) if out else body
         self.arrays = arrays
 
     def on_arrays(self, module):
-        found = self.arrays or rebind(self.body, module)
+        found = rebind(self.arrays or self.body, module)
         return launched(self.name, found) if module is _device.cupy else found
 
 
@@ -249,6 +253,7 @@ def op(**options):
     varargs          the parameter that users may give as several integers
     divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op
     method, function, inplace   whether it is a method of Tensor, a function of the package, a method with an underscore
+    out              whether the function takes out= (unless it gives views or any number of results, it does)
     domain, samples  the range of test inputs, or a function that yields test arguments
     """
     def register(body):
@@ -258,25 +263,25 @@ def op(**options):
     return register
 
 
-def composite(body=None, *, method=True, function=True, inplace=False, arrays=None, moves=False):
+def composite(body=None, *, method=True, function=True, inplace=False, out=False, arrays=None, moves=False):
     """Decorator: a function of Tensors written with F.<op>; it records what its ops record.
 
-    `arrays`: a shorter way to the same on arrays, in the formulas of an ordinary backward. `moves`: it only moves operands to the device of
-    the first one, for an op that does not save that one.
+    method, function, inplace, out: as in `op`. `arrays`: a shorter way to the same on arrays, in the formulas of an ordinary backward.
+    `moves`: it only moves operands to the device of the first one, for an op that does not save that one.
     """
     if body is None:
-        return lambda f: composite(f, method=method, function=function, inplace=inplace, arrays=arrays, moves=moves)
-    record = Composite(body, method, function, inplace, arrays, moves)
+        return functools.partial(composite, method=method, function=function, inplace=inplace, out=out, arrays=arrays, moves=moves)
+    record = Composite(body, method, function, inplace, out, arrays, moves)
     _register(record.name, record)
     return body
 
 
 # ------------------------------------------------------------------------------------------------- making the functions
 
-def _compiled(record, module, soft):
+def _compiled(record, module, soft=False, out=False):
     """The op's function for the arrays of NumPy or CuPy."""
     names = runtime.bindings(record, module, soft)
-    exec(compile(_compile.source(record, on_cuda=module is not np), f"<op {record.name}>", "exec"), names)
+    exec(compile(_compile.source(record, on_cuda=module is not np, out=out), f"<op {record.name}>", "exec"), names)
     for cls in (names.get("N"), names.get("NU")):
         if cls:
             cls.__name__ = cls.__qualname__ = record.title.rpartition("::")[2]
@@ -284,13 +289,14 @@ def _compiled(record, module, soft):
     return names
 
 
-def _lazy(record, soft):
+def _lazy(record, soft, out=False):
     """The op's function, compiled at its first call; the object stays the same, so references to it stay right.
 
-    As an operator (`soft`) it answers NotImplemented to an operand it does not know, as a function it raises TypeError.
+    As an operator (`soft`) it answers NotImplemented to an operand it does not know, as a function it raises TypeError. The package's
+    function takes `out`, the method does not.
     """
     def build(args, kwargs):
-        names.update(_compiled(record, np, soft))
+        names.update(_compiled(record, np, soft, out))
         made = names["function"]
         function.__code__, function.__defaults__, function.__kwdefaults__ = made.__code__, made.__defaults__, made.__kwdefaults__
         return function(*args, **kwargs)

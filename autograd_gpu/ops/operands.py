@@ -73,13 +73,15 @@ def fitted(name, value, d):
     if d.kind == "b":
         return value != 0
     low, high = _limits(d)
+    if d.kind == "u" and not isinstance(value, int):
+        low = 0
     parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
-    if d.kind != "c" and len(parts) == 2:
-        parts, value = (value.real, math.inf if d.kind in "iu" else 2 * high) if value.imag else (value.real,), value.real
-    for x in parts:
-        if not low <= x <= high and (d.kind in "iu" or math.isfinite(x)):
-            raise RuntimeError(f"{name}: value cannot be converted to type {_dtype.of(d)} without overflow: {value}; convert the "
-                               f"tensor first, with .to(dtype)")
+    imaginary = d.kind != "c" and len(parts) == 2 and value.imag != 0
+    if imaginary or any([not low <= x <= high and (d.kind in "iu" or math.isfinite(x)) for x in parts]):
+        raise RuntimeError(f"{name}: value cannot be converted to type {_dtype.of(d)} without overflow: {value}; convert the "
+                           f"tensor first, with .to(dtype)")
+    if d.kind != "c":
+        value = parts[0]
     return np.asarray(value).astype(d).item()
 
 
@@ -99,3 +101,9 @@ def refuse(name, array, kinds):
     """Raises NotImplementedError for dtypes that PyTorch has no such op for."""
     if array.dtype.kind in kinds:
         raise NotImplementedError(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
+
+
+def floating(name, dtype):
+    """Raises NotImplementedError unless a NumPy dtype is floating."""
+    if _dtype.category(dtype) != "f":
+        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(dtype)}: convert the input to a floating dtype first")

@@ -244,7 +244,7 @@ def diagonal_backward(grad_output, input_sizes: Size, offset: int, dim1: int, di
 diagonal_backward.vjp(grad_output=lambda grad, offset, dim1, dim2: F.diagonal(grad, offset, dim1, dim2))
 
 
-@op()
+@op(out=False)
 def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1):
     """The last dimension as the diagonals of matrices of zeros. Reference: torch.diag_embed."""
     n = self.ndim + 1
@@ -267,7 +267,7 @@ def diagflat(input, offset=0):
     return F.diag_embed(F.reshape(input, (-1,)), offset)
 
 
-@composite
+@composite(out=True)
 def diag(input, diagonal=0):
     """A matrix with a 1-d tensor as its diagonal; a matrix' diagonal. Raises RuntimeError for other shapes. Reference: torch.diag."""
     check_int("diag", "diagonal", diagonal)
@@ -302,7 +302,7 @@ triu.vjp(self=lambda grad, diagonal: F.triu(grad, diagonal))
 
 # ------------------------------------------------------------------------------------------------------ reversal and repetition
 
-@op(varargs="dims")
+@op(varargs="dims", out=False)
 def flip(self, dims: Dims):
     """A copy with dimensions reversed. Raises RuntimeError where one is named twice. Reference: torch.flip."""
     dims = wrap_dims(dims, self.ndim, "flip")
@@ -424,7 +424,7 @@ def index_repeated(repeats):
     return np.arange(len(repeats)).repeat(repeats if np is numpy else repeats.tolist())
 
 
-@op(node="Rot90Backward0")
+@op(node="Rot90Backward0", out=False)
 def rot90(self, k: int = 1, dims: Dims = (0, 1)):
     """A copy turned by k right angles in the plane of two dimensions, from the first to the second. Reference: torch.rot90."""
     if len(dims) != 2:
@@ -455,7 +455,7 @@ def select_scatter(input, src, dim, index):
     return _with_part(input, src, lambda x: F.select(x, dim, index), "select_scatter")
 
 
-@composite
+@composite(out=True)
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """A copy with src in place of a slice of a dimension. Reference: torch.slice_scatter."""
     return _with_part(input, src, lambda x: F.slice(x, dim, start, end, step), "slice_scatter")

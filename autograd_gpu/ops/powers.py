@@ -159,13 +159,13 @@ def rpow(self, other):
     return F.pow_other(other, self)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def square(input):
     """input * input. Reference: torch.square."""
     return F.pow(input, 2)
 
 
-@composite(inplace=True)
+@composite(inplace=True, out=True)
 def float_power(input, exponent):
     """input ** exponent in float64 or complex128. Reference: torch.float_power."""
     wide = np.dtype(np.complex128 if any(isinstance(x, complex) or (isinstance(x, Tensor) and x._array.dtype.kind == "c")
@@ -195,4 +195,4 @@ def hypot(self, other):
     refuse("hypot", self, "biuc")
     return np.hypot(self, other)
 
-hypot.vjp(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result))
+hypot.vjp(self=lambda grad, self, result: grad * self / result, other=lambda grad, other, result: grad * other / result)

@@ -14,6 +14,7 @@ from autograd_gpu.ops.creation import check_tensor, make, method, public, size_o
 from autograd_gpu.ops.inplace import inplace
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import Op, op
+from autograd_gpu.ops.operands import refuse
 
 for _name in ("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"):
     public(getattr(_generator, _name))
@@ -129,10 +130,16 @@ def randint_like(input, *bounds, low=0, high=None, generator=None, dtype=None, d
 # ------------------------------------------------------------------------------------------- drawn around other tensors
 # What is drawn does not depend smoothly on what it is drawn from: PyTorch lets a gradient of zeros flow, and so do these.
 
+def _scattered(mean, std, noise, dtype):
+    if _dtype.category(dtype) not in "fc":
+        raise NotImplementedError(f"normal: not implemented for {_dtype.of(dtype)}: give floats")
+    return (mean + std * noise).astype(dtype, copy=False)
+
+
 @op(node="NormalBackward1", method=False, function=False)
 def normal_around(mean, std: float = 1.0, generator: Generator = None):
     """Normally distributed around each element of mean."""
-    return mean + std * generator_for(_device.of(mean), generator).normal(mean.shape, mean.dtype)
+    return _scattered(mean, std, generator_for(_device.of(mean), generator).normal(mean.shape, mean.dtype), mean.dtype)
 
 normal_around.vjp(mean=lambda grad: F.zeros_like(grad))
 
@@ -140,16 +147,16 @@ normal_around.vjp(mean=lambda grad: F.zeros_like(grad))
 @op(node="NormalBackward2", method=False, function=False)
 def normal_spread(std, mean: float = 0.0, generator: Generator = None):
     """Normally distributed around a number, with each element of std as the standard deviation."""
-    return mean + std * generator_for(_device.of(std), generator).normal(std.shape, std.dtype)
+    return _scattered(mean, std, generator_for(_device.of(std), generator).normal(std.shape, std.dtype), std.dtype)
 
 normal_spread.vjp(std=lambda grad: F.zeros_like(grad))
 
 
-@op(node="NormalBackward3", method=False, function=False, promote=["mean", "std"])
+@op(node="NormalBackward3", method=False, function=False)
 def normal_both(mean, std, generator: Generator = None):
     """Normally distributed around each element of mean, with each element of std as the standard deviation."""
     shape = np.broadcast_shapes(mean.shape, std.shape)
-    return mean + std * generator_for(_device.of(mean), generator).normal(shape, mean.dtype)
+    return _scattered(mean, std, generator_for(_device.of(mean), generator).normal(shape, mean.dtype), mean.dtype)
 
 normal_both.vjp(mean=lambda grad: F.zeros_like(grad), std=lambda grad: F.zeros_like(grad))
 
@@ -209,6 +216,7 @@ def bernoulli(input, p=None, *, generator=None) -> Tensor:
     Raises: RuntimeError for probabilities outside [0, 1] or of an integer dtype. Reference: torch.bernoulli.
     """
     check_tensor("bernoulli", input)
+    refuse("bernoulli", input._array, "c")
     if p is None:
         return F.bernoulli_draw(input, generator)
     return F.zeros_like(input).bernoulli_(p, generator=generator)

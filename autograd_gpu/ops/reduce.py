@@ -9,6 +9,7 @@ import numpy as np
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import refuse
 
 _F32, _F64, _I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -210,13 +211,14 @@ def nansum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
 nansum.vjp(self=lambda grad, self, dim, keepdim: F.spread(grad, self.shape, dim, keepdim) * (self == self))
 
 
-@composite
+@composite(out=True)
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean over `dim` of the elements that are not NaN. Reference: torch.nanmean."""
     if _dtype.category(input._array.dtype) not in "fc":
         raise RuntimeError(f"nanmean: expected input to have floating point or complex dtype but got {input.dtype}")
+    refuse("nanmean", input._array, "c")
     there = ~F.isnan(input)
-    return F.sum(F.where(there, input, 0), dim, keepdim, dtype=dtype) / F.sum(there, dim, keepdim)
+    return F.nansum(input, dim, keepdim, dtype=dtype) / F.sum(there, dim, keepdim)
 
 
 # ---------------------------------------------------------------------------------------------------------------- extremes
@@ -464,7 +466,7 @@ def any(self, dim: Dims = None, keepdim: bool = False):
     return found.astype(self.dtype) if self.dtype == np.uint8 else found
 
 
-@op()
+@op(out=False)
 def count_nonzero(self, dim: Dims = None):
     """How many elements over `dim` are not zero. Dtype: int64. Reference: torch.count_nonzero."""
     if dim is None:

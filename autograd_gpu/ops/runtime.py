@@ -18,6 +18,7 @@ from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_res
 from autograd_gpu.expression import is_mixed
 from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
 from autograd_gpu.ops.namespace import OPS, rebind
+from autograd_gpu.ops.out import into
 from autograd_gpu.ops.views import inference_view, refresh, unrecorded, view_outputs
 
 nd = np.ndarray
@@ -325,6 +326,8 @@ def lift_all_on_cuda(op, *operands):
 def sum_to(g, shape):
     """g summed over the dimensions along which a tensor of `shape` was broadcast to it. Raises RuntimeError where it was not."""
     lead = g.ndim - len(shape)
+    if lead == 1 and g.shape[1:] == shape and type(g) is nd:     # a bias
+        return np.add.reduce(g, 0, out=np.empty(shape, g.dtype))
     if lead < 0 or any([n not in (1, m) for n, m in zip(shape, g.shape[lead:], strict=True)]):
         raise RuntimeError(f"a formula gave a gradient of shape {g.shape} for an input of shape {tuple(shape)}: it has to be the shape of "
                            f"the input, or one that the input is broadcast to")
@@ -507,7 +510,7 @@ _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
         all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
-        raw_saved, with_aux, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, saved_aux)
+        raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, saved_aux)
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,

@@ -10,6 +10,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
+from autograd_gpu.engine.grad_mode import enable_grad
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -237,7 +238,7 @@ def _expanded_size(shape, size):
     return tuple([shape[i - n] if b == -1 else operator.index(b) for i, b in enumerate(size)])
 
 
-@view_op(varargs="size")
+@view_op(varargs="size", function=False)
 def expand(self, size: Size):
     """A view in which dimensions of size 1, or new ones in front, are repeated without a copy; -1 keeps a size.
 
@@ -409,6 +410,8 @@ def mH(input):
 @composite
 def adjoint(input):
     """The last two dimensions exchanged, the elements conjugated. Raises RuntimeError for fewer. Reference: torch.adjoint."""
+    if not input.ndim:
+        return F.conj(input)
     if input.ndim < 2:
         raise RuntimeError(f"adjoint: only supported on matrices or batches of matrices, got {input.ndim}-D tensor")
     turned = F.transpose(input, -2, -1)
@@ -469,19 +472,19 @@ def unsqueeze(self, dim: int):
 unsqueeze.vjp(self=lambda grad, dim: F.squeeze(grad, dim))
 
 
-@composite
+@composite(method=False)
 def atleast_1d(*tensors):
     """Tensors with at least one dimension. Reference: torch.atleast_1d."""
     return _each(tensors, lambda x: F.reshape(x, (1,)) if x.ndim == 0 else x)
 
 
-@composite
+@composite(method=False)
 def atleast_2d(*tensors):
     """Tensors with at least two dimensions. Reference: torch.atleast_2d."""
     return _each(tensors, lambda x: F.reshape(x, (1, 1)) if x.ndim == 0 else F.unsqueeze(x, 0) if x.ndim == 1 else x)
 
 
-@composite
+@composite(method=False)
 def atleast_3d(*tensors):
     """Tensors with at least three dimensions. Reference: torch.atleast_3d."""
     return _each(tensors, lambda x: F.reshape(x, (1, 1, 1)) if x.ndim == 0 else F.unsqueeze(F.unsqueeze(x, 0), -1) if x.ndim == 1
@@ -501,6 +504,12 @@ def _in_place(name, of):
     def function(input, *args, **kwargs):
         check_writable(input, name)
         about_to_write(input)                # its version counts a change of the shape as one
+        if input._node is None:
+            return changed(input, *args, **kwargs)
+        with enable_grad():                  # its history goes on in no_grad too: without the change it would not fit
+            return changed(input, *args, **kwargs)
+
+    def changed(input, *args, **kwargs):
         if input._view is not None:          # a view becomes another view of its base
             out = of(input, *args, **kwargs)
             input._array, input._view = out._array, out._view
@@ -538,6 +547,7 @@ _in_place("transpose_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1))
 _in_place("swapaxes_", lambda x, axis0, axis1: F.transpose(x, axis0, axis1))
 _in_place("swapdims_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1))
 _in_place("t_", lambda x: F.t(x))
+_in_place("as_strided_", lambda x, size, stride, storage_offset=None: F.as_strided(x, size, stride, storage_offset))
 
 
 # --------------------------------------------------------------------------------------------------------------------- copies
@@ -550,7 +560,7 @@ def alias(self):
 alias.vjp(self=lambda grad: grad)
 
 
-@op()
+@op(out=False)
 def clone(self, *, memory_format: str = None):
     """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
     if memory_format is not None and not str(memory_format).endswith("_format"):

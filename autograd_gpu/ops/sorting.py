@@ -66,7 +66,7 @@ def argsort(input, dim=-1, descending=False, *, stable=None):
     return F.sort(input, dim, descending, stable=stable)[1]
 
 
-@composite
+@composite(out=True)
 def msort(input):
     """The elements along the first dimension in order. Reference: torch.msort."""
     return F.sort(input, 0)[0]

@@ -70,9 +70,9 @@ def mvlgamma(self, p: int):
     refuse("mvlgamma", self, "c")
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, got {p}")
-    total = sp.special.gammaln(self)
+    total = F.lgamma(self)
     for k in range(1, p):
-        total = total + sp.special.gammaln(self - k / 2)
+        total = total + F.lgamma(self - k / 2)
     return total + p * (p - 1) / 4 * math.log(math.pi)
 
 mvlgamma.vjp(self=lambda grad, self, p: grad * F.mvlgamma_slope(self, p))
@@ -160,7 +160,7 @@ def xlogy(self, other):
     return np.where(np.isnan(other), other, np.where(self == 0, self.dtype.type(0), self * np.log(other)))
 
 xlogy.vjp(self=lambda grad, self, other: F.where((self == 0) & (other <= 0), 0, grad * F.log(other)),
-          other=lambda grad, self, other: grad * (self / other))
+          other=lambda grad, self, other: grad * self / other)
 
 
 @elementwise(node="SpecialXlog1PyBackward0", method=False, function=False, to_float=True, domain=(0.1, 2))
@@ -214,7 +214,7 @@ def i1(self):
     refuse("i1", self, "c")
     return sp.special.i1(self)
 
-i1.vjp(self=lambda grad, self, result: grad * F.where(self == 0, 0.5, F.i0(self) - result / F.nonzeros(self)))
+i1.vjp(self=lambda grad, self, result: grad * F.where(F.abs(self) > 1e-30, F.i0(self) - result / F.nonzeros(self), 0.5))
 
 
 @elementwise(node="SpecialI1EBackward0", method=False, function=False, to_float=True)
@@ -223,7 +223,8 @@ def i1e(self):
     refuse("i1e", self, "c")
     return sp.special.i1e(self)
 
-i1e.vjp(self=lambda grad, self, result: grad * F.where(self == 0, 0.5, F.i0e(self) - result * (F.sgn(self) + 1 / F.nonzeros(self))))
+i1e.vjp(self=lambda grad, self, result: grad * F.where(
+    F.abs(self) > 1e-30, F.i0e(self) - result * (F.sgn(self) + 1 / F.nonzeros(self)), 0.5))
 
 
 # ----------------------------------------------------------------------------------------------------------- odds and ends
@@ -253,7 +254,7 @@ def nextafter(self, other):                  # not @elementwise, which would loo
     return np.nextafter(self, other)
 
 nextafter.vjp(self=lambda grad, self, other: F.where(self != other, grad, 0),
-              other=lambda grad, self, other: F.where(self == other, grad, 0))
+              other=lambda grad: F.zero(grad))
 
 
 @op(inplace=True, divert=of_tensors("ldexp"))  # not elementwise: an integer exponent does not decide the dtype

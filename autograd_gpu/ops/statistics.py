@@ -13,7 +13,7 @@ from autograd_gpu.ops.reduce import accumulator, dim_of, dims_of
 
 # -------------------------------------------------------------------------------------------------------------- statistics
 
-def _statistic(name, make):
+def _statistic(name, make, method=True):
     """var, std and their kin: the positional forms (dim, unbiased, keepdim) and (unbiased) beside the keyword `correction`."""
     def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
         dim = dim if axis is None else axis
@@ -32,13 +32,13 @@ def _statistic(name, make):
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"{name} over `dim`, divided by the count less `correction` (1; `unbiased=False`: 0).\n\n"
                         f"    Raises: RuntimeError for integers and bools. Reference: torch.{name}.")
-    return composite(function)
+    return composite(function, method=method, out="mean" not in name)
 
 
 _statistic("var", lambda *a: F.var_correction(*a))
 _statistic("std", lambda *a: F.std_correction(*a))
-_statistic("var_mean", lambda *a: tuple(F.var_mean_correction(*a)))
-_statistic("std_mean", lambda *a: tuple(F.std_mean_correction(*a)))
+_statistic("var_mean", lambda *a: tuple(F.var_mean_correction(*a)), method=False)
+_statistic("std_mean", lambda *a: tuple(F.std_mean_correction(*a)), method=False)
 
 
 @composite(method=False, function=False)
@@ -212,7 +212,7 @@ logsumexp.vjp(self=lambda grad, self, result, dim, keepdim:
               F.kept(grad, self.shape, dim, keepdim) * F.conj(F.exp(self - F.kept(result, self.shape, dim, keepdim))))
 
 
-@op(may_be_integer=True, function=False, method=False)
+@op(may_be_integer=True, function=False, method=False, out=True)
 def linalg_vector_norm(self, ord: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """(sum of |x| ** ord) ** (1 / ord) over `dim`; inf, -inf: the largest, smallest |x|; 0: how many are not zero.
 
@@ -272,14 +272,14 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
     return F.sgn(self) * size ** (ord - 1) * scale if ord < 2 else self * size ** (ord - 2) * scale
 
 
-@composite
-def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """The p-norm over `dim`, of vectors: p a number, inf or "fro" (2).
+@composite(out=True)
+def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
+    """The p-norm over `dim`, of vectors: p a number, inf or "fro" (2); or the nuclear norm of matrices, "nuc".
 
-    Raises: RuntimeError for another name, NotImplementedError for "nuc", which needs singular values. Reference: torch.norm.
+    Raises: RuntimeError for another name. Reference: torch.norm.
     """
-    if p == "nuc" or out is not None:
-        raise NotImplementedError("norm: the nuclear norm and out= are not available")
+    if p == "nuc":
+        return F.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
@@ -308,6 +308,8 @@ prod.vjp(self=lambda grad, self, result, dim, keepdim: F.prod_backward(grad, sel
 @op(divert={"True": "prod_backward_tensor"}, method=False, function=False)
 def prod_backward(grad, self, result, dim: int, keepdim: bool):
     """The gradient of prod, on arrays: without division by zero, without a look at values, which a GPU would wait for."""
+    if not self.ndim:
+        return grad
     dims = dims_of("prod", dim, self.ndim)
     if result.dtype.kind != "c":
         self = self.real                     # prod(dtype=...) of complex elements took their real parts

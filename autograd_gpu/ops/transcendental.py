@@ -70,7 +70,7 @@ def log1p(self):
 log1p.vjp(self=lambda grad, self: grad / F.conj(self + 1))
 
 
-@elementwise(divert=of_tensors("logaddexp"))
+@elementwise(inplace=False, divert=of_tensors("logaddexp"))
 def logaddexp(self, other):
     """log(exp(self) + exp(other)) without overflow. Raises NotImplementedError for integers. Reference: torch.logaddexp."""
     refuse("logaddexp", self, "biu")
@@ -84,7 +84,7 @@ logaddexp.vjp(self=lambda grad, self, other: grad / F.conj(1 + F.exp(other - sel
               other=lambda grad, self, other: grad / F.conj(1 + F.exp(self - other)))
 
 
-@elementwise(divert=of_tensors("logaddexp2"))
+@elementwise(inplace=False, divert=of_tensors("logaddexp2"))
 def logaddexp2(self, other):
     """log2(2 ** self + 2 ** other) without overflow. Raises NotImplementedError for integers. Reference: torch.logaddexp2."""
     refuse("logaddexp2", self, "biuc")
@@ -247,7 +247,7 @@ def sinc(self):
     angle = self * np.pi
     return np.where(self == 0, self.dtype.type(1), np.sin(angle) / angle)
 
-sinc.vjp(self=lambda grad, self: F.where(self == 0, 0, grad * F.conj(F.sinc_slope(self, self * 3.141592653589793))))
+sinc.vjp(self=lambda grad, self: F.where(self * self == 0, 0, grad * F.conj(F.sinc_slope(self, self * 3.141592653589793))))
 
 
 @composite(method=False, function=False)
@@ -264,7 +264,7 @@ def _alias(alias, name):
         return REGISTRY[name].function(input, *args, **kwargs)
     function.__name__ = alias
     function.__doc__ = f"{name}. Reference: torch.{alias}."
-    composite(function, inplace=True)
+    composite(function, inplace=True, out=True)
 
 
 for _second, _first in {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",

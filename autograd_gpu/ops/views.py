@@ -212,8 +212,9 @@ class Overwritten(Node):
 def overwritten(operands, label) -> Node:
     """The node of an in-place operation without a derivative, on the first of its operands."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
+    edges = tuple([edge_of(t) for t in tensors])
     node = new_node(Overwritten, tensors[0].device)
-    node._edge_list = tuple([edge_of(t) for t in tensors])
+    node._edge_list = edges
     node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
     return node
@@ -242,9 +243,10 @@ def refresh(t: Tensor, asked=False) -> None:
         raise RuntimeError(f"a view has lost its history, as its base or another view of its base has been modified inplace since: "
                            f"{reason}. Write to a clone(), or take the view again")
     if base._requires:
+        edge = edge_of(base)
         node = new_node(AsStrided, base.device)
         node._set(base, view.steps)
-        node.n0, node.i0 = edge_of(base)
+        node.n0, node.i0 = edge
     else:                                    # its base was detached: what was written since has no history
         node = new_node(Severed, base.device)
     _move_retained(t, node, 0)
@@ -296,11 +298,11 @@ def set_history(t: Tensor, node, nr, at=0) -> None:
         t._node, t._nr, t._requires = node, nr, True
         return
     base = t._view.base
+    edges = node._edges()
+    edges = (edge_of(base), *edges[:at], *edges[at + 1:])
     copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
-    copy.inner, copy.at = node, at
-    edges = node._edges()
-    copy._edge_list = (edge_of(base), *edges[:at], *edges[at + 1:])
+    copy.inner, copy.at, copy._edge_list = node, at, edges
     _move_retained(base, copy, 0)
     base._node, base._nr, base._requires = copy, 0, True
     t._view.seen = -1

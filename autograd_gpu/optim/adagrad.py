@@ -7,15 +7,12 @@ import numpy as np
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.optim.optimizer import RuleOptimizer, check, counted, number, shared, zeros
-from autograd_gpu.optim.update import update_rule
+from autograd_gpu.optim.update import UpdateRule, directed
 
 
-@update_rule
+@UpdateRule
 def adagrad(grad, param, total, *, lr, eps, decay, maximize):
-    if maximize:
-        grad = -grad
-    if decay is not None:
-        grad = grad + decay * param
+    grad = directed(grad, param, decay, maximize)
     total = total + grad * grad
     return param - lr * grad / (np.sqrt(total) + eps), total
 
@@ -24,9 +21,11 @@ class Adagrad(RuleOptimizer):
     """Steps by the gradient over the root of the sum of its squares so far, with a rate of lr / (1 + steps so far * lr_decay).
 
     `foreach` and `fused` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.Adagrad; Duchi, Hazan and Singer 2011.
     """
+
+    _rule = adagrad
 
     def __init__(self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
                  initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *, maximize: bool = False,
@@ -43,10 +42,9 @@ class Adagrad(RuleOptimizer):
         value = self.defaults["initial_accumulator_value"]
         state.update(step=number(), sum=zeros(param, complex(value, value) if param.is_complex() else value))
 
-    def _update(self, param, group):
+    def _operands(self, param, group):
         state = self.state[param]
         if not state:
             self._begin(param, state)
         steps = counted(state)
-        adagrad(param.grad, param, state["sum"], lr=float(group["lr"]) / (1 + (steps - 1) * float(group["lr_decay"])),
-                eps=float(group["eps"]), **shared(group))
+        return (state["sum"],), dict(lr=group["lr"] / (1 + (steps - 1) * group["lr_decay"]), eps=group["eps"], **shared(group))

@@ -8,20 +8,21 @@ import numpy as np
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.optim.optimizer import RuleOptimizer, check, counted, shared, zeros
-from autograd_gpu.optim.update import update_rule
+from autograd_gpu.optim.update import UpdateRule, directed
 
 
-@update_rule
-def adam(grad, param, exp_avg, exp_avg_sq, largest, *, lr, beta1, beta2, root, eps, shrink, decay, maximize):
-    """`lr` is corrected for the bias of the first moment, `root` is the correction of the second one's root."""
-    if maximize:
-        grad = -grad
+def moved(grad, param, exp_avg, exp_avg_sq, beta1, beta2, shrink, decay, maximize):
+    """How the rules of Adam, NAdam and RAdam begin: weight decay of either kind, then both moments take in the gradient."""
     if shrink is not None:
         param = param * shrink
-    if decay is not None:
-        grad = grad + decay * param
-    exp_avg = beta1 * exp_avg + (1 - beta1) * grad
-    exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * (grad * grad)
+    grad = directed(grad, param, decay, maximize)
+    return grad, param, beta1 * exp_avg + (1 - beta1) * grad, beta2 * exp_avg_sq + (1 - beta2) * (grad * grad)
+
+
+@UpdateRule
+def adam(grad, param, exp_avg, exp_avg_sq, largest, *, lr, beta1, beta2, root, eps, shrink, decay, maximize):
+    """`lr` is corrected for the bias of the first moment, `root` is the correction of the second one's root."""
+    grad, param, exp_avg, exp_avg_sq = moved(grad, param, exp_avg, exp_avg_sq, beta1, beta2, shrink, decay, maximize)
     if largest is not None:
         largest = np.maximum(largest, exp_avg_sq)
     size = np.sqrt(exp_avg_sq if largest is None else largest) / root + eps
@@ -42,9 +43,11 @@ class Adam(RuleOptimizer):
 
     With `amsgrad` the largest mean of squares so far. `decoupled_weight_decay` makes it AdamW. `foreach`, `fused` and `capturable` are
     accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.Adam; Kingma and Ba 2014; Reddi, Kale and Kumar 2018 for amsgrad.
     """
+
+    _rule = adam
 
     def __init__(self, params: Any, lr: float | Tensor = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
@@ -61,22 +64,22 @@ class Adam(RuleOptimizer):
         options["betas"] = tuple([float(b) for b in betas])
         super().__init__(params, options)
 
-    def _update(self, param, group):
+    def _operands(self, param, group):
         state = self.state[param]
         if not state:
             state.update(step=0, exp_avg=zeros(param), exp_avg_sq=zeros(param))
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros(param)
-        lr, (beta1, beta2), step = float(group["lr"]), map(float, group["betas"]), counted(state)
-        adam(param.grad, param, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"] if group["amsgrad"] else None,
-             lr=lr / (1 - beta1 ** step), beta1=beta1, beta2=beta2, root=math.sqrt(1 - beta2 ** step),
-             eps=float(group["eps"]), **decayed(group, lr))
+        lr, (beta1, beta2), step = group["lr"], group["betas"], counted(state)
+        return (state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"] if group["amsgrad"] else None), dict(
+            lr=lr / (1 - beta1 ** step), beta1=beta1, beta2=beta2, root=math.sqrt(1 - beta2 ** step), eps=group["eps"],
+            **decayed(group, lr))
 
 
 class AdamW(Adam):
     """Adam whose weight decay takes lr * weight_decay of each parameter off it, and leaves the moments alone.
 
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.AdamW; Loshchilov and Hutter 2017.
     """
 

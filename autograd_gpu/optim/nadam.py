@@ -6,22 +6,15 @@ from typing import Any
 import numpy as np
 
 from autograd_gpu.base import Tensor, count_write
-from autograd_gpu.optim.adam import decayed
+from autograd_gpu.optim.adam import decayed, moved
 from autograd_gpu.optim.optimizer import RuleOptimizer, check, counted, number, zeros
-from autograd_gpu.optim.update import update_rule
+from autograd_gpu.optim.update import UpdateRule
 
 
-@update_rule
+@UpdateRule
 def nadam(grad, param, exp_avg, exp_avg_sq, *, now, ahead, beta1, beta2, correction, eps, shrink, decay, maximize):
     """`now` and `ahead`: how far to go along the gradient and along its running mean."""
-    if maximize:
-        grad = -grad
-    if shrink is not None:
-        param = param * shrink
-    if decay is not None:
-        grad = grad + decay * param
-    exp_avg = beta1 * exp_avg + (1 - beta1) * grad
-    exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * (grad * grad)
+    grad, param, exp_avg, exp_avg_sq = moved(grad, param, exp_avg, exp_avg_sq, beta1, beta2, shrink, decay, maximize)
     size = np.sqrt(exp_avg_sq / correction) + eps
     return param - now * grad / size - ahead * exp_avg / size, exp_avg, exp_avg_sq
 
@@ -30,9 +23,11 @@ class NAdam(RuleOptimizer):
     """Adam with Nesterov momentum, whose momentum grows from beta1 / 2 towards beta1 as `momentum_decay` says.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.NAdam; Dozat 2016.
     """
+
+    _rule = nadam
 
     def __init__(self, params: Any, lr: float | Tensor = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
@@ -43,15 +38,15 @@ class NAdam(RuleOptimizer):
         check(options, eps=0.0, weight_decay=0.0, momentum_decay=0.0)
         super().__init__(params, options)
 
-    def _update(self, param, group):
+    def _operands(self, param, group):
         state = self.state[param]
         if not state:
             state.update(step=0, mu_product=number(1.0), exp_avg=zeros(param), exp_avg_sq=zeros(param))
-        lr, (beta1, beta2), step, mu_product = float(group["lr"]), map(float, group["betas"]), counted(state), state["mu_product"]
-        mu, mu_next = [beta1 * (1 - 0.5 * 0.96 ** (k * float(group["momentum_decay"]))) for k in (step, step + 1)]
+        lr, (beta1, beta2), step, mu_product = group["lr"], group["betas"], counted(state), state["mu_product"]
+        mu, mu_next = [beta1 * (1 - 0.5 * 0.96 ** (k * group["momentum_decay"])) for k in (step, step + 1)]
         mu_product._array *= mu
         count_write(mu_product)
         product = mu_product.item()
-        nadam(param.grad, param, state["exp_avg"], state["exp_avg_sq"], now=lr * (1 - mu) / (1 - product),
-              ahead=lr * mu_next / (1 - product * mu_next), beta1=beta1, beta2=beta2, correction=1 - beta2 ** step,
-              eps=float(group["eps"]), **decayed(group, lr))
+        return (state["exp_avg"], state["exp_avg_sq"]), dict(
+            now=lr * (1 - mu) / (1 - product), ahead=lr * mu_next / (1 - product * mu_next), beta1=beta1, beta2=beta2,
+            correction=1 - beta2 ** step, eps=group["eps"], **decayed(group, lr))

@@ -14,8 +14,9 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, wrap
-from autograd_gpu.engine.grad_mode import enable_grad, no_grad
+from autograd_gpu.engine.grad_mode import enable_grad, set_grad_enabled
 from autograd_gpu.engine.node import HookDict, RemovableHandle
+from autograd_gpu.optim.update import UpdateRule
 
 _pre_hooks, _post_hooks = HookDict(), HookDict()
 
@@ -88,8 +89,6 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor: put it "
                             "into a list")
-        if defaults.get("differentiable"):
-            raise NotImplementedError(f"{type(self).__name__}: differentiable=True is not supported: steps are not recorded")
         self.defaults = defaults
         self._make_hooks()
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
@@ -144,7 +143,7 @@ class Optimizer:
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
-            if not p.is_leaf and not p.retains_grad:
+            if not (p.is_leaf or p.retains_grad or self.defaults.get("differentiable")):
                 raise ValueError("can't optimize a non-leaf Tensor: pass the leaf that it was computed from, or its detach()")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
@@ -299,24 +298,45 @@ _NUMBERS = ("step", "mu_product")            # single numbers of a state; they s
 # ------------------------------------------------------------------------------------------- what update rules have in common
 
 class RuleOptimizer(Optimizer):
-    """An optimizer that updates each parameter from its own gradient and state alone: `_update(param, group)`."""
+    """An optimizer that updates each parameter from its own gradient and state alone, by `_rule`.
 
-    @no_grad
+    `_operands(param, options)` counts the step and gives what of the state the rule writes to, and its numbers. The parameters of a
+    group whose numbers are the same are updated together. With the option `differentiable` steps are recorded, so the parameters must
+    not be leaves.
+    """
+
+    _rule: UpdateRule
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient. `closure` computes the loss again and returns it; the step then returns it."""
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with np.errstate(all="ignore"):
+        recorded = bool(self.defaults.get("differentiable"))
+        with set_grad_enabled(recorded), np.errstate(all="ignore"):
             for group in self.param_groups:
+                options = {name: value if recorded else as_number(value) for name, value in group.items()}
+                together: dict[tuple, tuple[list, dict[str, Any]]] = {}
                 for p in group["params"]:
-                    if p.grad is not None:
-                        self._update(p, group)
+                    grad = p.grad
+                    if grad is None:
+                        continue
+                    written, numbers = self._operands(p, options)
+                    together.setdefault((p.device, *numbers.values()), ([], numbers))[0].append((grad, p, *written))
+                for rows, numbers in together.values():
+                    (self._rule.recorded if recorded else self._rule)(rows, numbers)
         return loss
 
-    def _update(self, param, group):
+    def _operands(self, param, group) -> tuple[tuple[Tensor | None, ...], dict[str, Any]]:
         raise NotImplementedError
+
+
+def as_number(option):
+    """An option of a group; what is a number, or a pair of them, as Python's: those of NumPy would decide dtypes."""
+    if isinstance(option, tuple):
+        return tuple([as_number(o) for o in option])
+    return float(option) if isinstance(option, (int, Tensor, np.generic)) and not isinstance(option, bool) else option
 
 
 def number(value=0.0) -> Tensor:
@@ -354,11 +374,12 @@ def check(options: dict[str, Any], **least: float) -> None:
     for i, beta in enumerate(options.get("betas", ())):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}; it must be in [0, 1)")
+    if options.get("fused") and options["differentiable"]:
+        raise RuntimeError("`fused` does not support `differentiable`")
     if options.get("fused") and options.get("foreach"):
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
 
 def shared(group: dict[str, Any]) -> dict[str, Any]:
     """The numbers that every rule takes: weight decay, None where there is none, and whether to climb instead of descend."""
-    decay = float(group["weight_decay"])
-    return {"decay": decay or None, "maximize": bool(group["maximize"])}
+    return {"decay": group["weight_decay"] or None, "maximize": bool(group["maximize"])}

@@ -7,22 +7,15 @@ from typing import Any
 import numpy as np
 
 from autograd_gpu.base import Tensor
-from autograd_gpu.optim.adam import decayed
+from autograd_gpu.optim.adam import decayed, moved
 from autograd_gpu.optim.optimizer import RuleOptimizer, check, counted, zeros
-from autograd_gpu.optim.update import update_rule
+from autograd_gpu.optim.update import UpdateRule
 
 
-@update_rule
+@UpdateRule
 def radam(grad, param, exp_avg, exp_avg_sq, *, lr, rectified, beta1, beta2, eps, shrink, decay, maximize):
     """`lr` is corrected for the bias of the first moment; `rectified` is None while the variance cannot be told yet."""
-    if maximize:
-        grad = -grad
-    if shrink is not None:
-        param = param * shrink
-    if decay is not None:
-        grad = grad + decay * param
-    exp_avg = beta1 * exp_avg + (1 - beta1) * grad
-    exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * (grad * grad)
+    grad, param, exp_avg, exp_avg_sq = moved(grad, param, exp_avg, exp_avg_sq, beta1, beta2, shrink, decay, maximize)
     step = lr * exp_avg
     if rectified is not None:
         step = step * rectified / (np.sqrt(exp_avg_sq) + eps)
@@ -33,9 +26,11 @@ class RAdam(RuleOptimizer):
     """Adam that follows the mean of gradients alone for the first steps, and then less and less, until their variance is known.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.RAdam; Liu et al. 2019, algorithm 2.
     """
+
+    _rule = radam
 
     def __init__(self, params: Any, lr: float | Tensor = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None, maximize: bool = False,
@@ -45,16 +40,16 @@ class RAdam(RuleOptimizer):
         check(options, eps=0.0, weight_decay=0.0)
         super().__init__(params, options)
 
-    def _update(self, param, group):
+    def _operands(self, param, group):
         state = self.state[param]
         if not state:
             state.update(step=0, exp_avg=zeros(param), exp_avg_sq=zeros(param))
-        lr, (beta1, beta2), step = float(group["lr"]), map(float, group["betas"]), counted(state)
+        lr, (beta1, beta2), step = group["lr"], group["betas"], counted(state)
         correction = 1 - beta2 ** step
         longest = 2 / (1 - beta2) - 1                                         # the paper's rho, in the limit and now
         length = longest - 2 * step * beta2 ** step / correction
         rectified = None
         if length > 5:
             rectified = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length) * correction)
-        radam(param.grad, param, state["exp_avg"], state["exp_avg_sq"], lr=lr / (1 - beta1 ** step), rectified=rectified,
-              beta1=beta1, beta2=beta2, eps=float(group["eps"]), **decayed(group, lr))
+        return (state["exp_avg"], state["exp_avg_sq"]), dict(lr=lr / (1 - beta1 ** step), rectified=rectified, beta1=beta1, beta2=beta2,
+                                                             eps=group["eps"], **decayed(group, lr))

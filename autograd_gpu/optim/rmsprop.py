@@ -7,16 +7,13 @@ import numpy as np
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.optim.optimizer import RuleOptimizer, check, counted, shared, zeros
-from autograd_gpu.optim.update import update_rule
+from autograd_gpu.optim.update import UpdateRule, directed
 
 
-@update_rule
+@UpdateRule
 def rmsprop(grad, param, square_avg, grad_avg, buffer, *, lr, alpha, eps, momentum, decay, maximize):
     """`grad_avg`: None unless centered; `buffer`: None without momentum."""
-    if maximize:
-        grad = -grad
-    if decay is not None:
-        grad = grad + decay * param
+    grad = directed(grad, param, decay, maximize)
     square_avg = alpha * square_avg + (1 - alpha) * (grad * grad)
     size = square_avg
     if grad_avg is not None:
@@ -33,9 +30,11 @@ class RMSprop(RuleOptimizer):
     """Steps by the gradient over the root of the running mean of its squares; `centered`: over the running standard deviation.
 
     `foreach` and `capturable` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True.
+    Raises: ValueError for options out of range.
     Reference: torch.optim.RMSprop; Graves 2013, equations 38 to 45, for the centered one.
     """
+
+    _rule = rmsprop
 
     def __init__(self, params: Any, lr: float | Tensor = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
                  momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
@@ -45,8 +44,8 @@ class RMSprop(RuleOptimizer):
         check(options, eps=0.0, momentum=0.0, weight_decay=0.0, alpha=0.0)
         super().__init__(params, options)
 
-    def _update(self, param, group):
-        state, momentum = self.state[param], float(group["momentum"])
+    def _operands(self, param, group):
+        state, momentum = self.state[param], group["momentum"]
         if not state:
             state.update(step=0, square_avg=zeros(param))
             if momentum:
@@ -54,6 +53,6 @@ class RMSprop(RuleOptimizer):
             if group["centered"]:
                 state["grad_avg"] = zeros(param)
         counted(state)
-        rmsprop(param.grad, param, state["square_avg"], state["grad_avg"] if group["centered"] else None,
-                state["momentum_buffer"] if momentum else None, lr=float(group["lr"]), alpha=float(group["alpha"]),
-                eps=float(group["eps"]), momentum=momentum, **shared(group))
+        grad_avg, buffer = state["grad_avg"] if group["centered"] else None, state["momentum_buffer"] if momentum else None
+        return (state["square_avg"], grad_avg, buffer), dict(lr=group["lr"], alpha=group["alpha"], eps=group["eps"], momentum=momentum,
+                                                             **shared(group))

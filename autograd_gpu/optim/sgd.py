@@ -5,16 +5,13 @@ from typing import Any
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.optim.optimizer import RuleOptimizer, check, shared, zeros
-from autograd_gpu.optim.update import update_rule
+from autograd_gpu.optim.update import UpdateRule, directed
 
 
-@update_rule
+@UpdateRule
 def sgd(grad, param, buffer, *, lr, momentum, rate, nesterov, decay, maximize):
     """`rate`: what a gradient adds to the buffer."""
-    if maximize:
-        grad = -grad
-    if decay is not None:
-        grad = grad + decay * param
+    grad = directed(grad, param, decay, maximize)
     if buffer is None:
         return param - lr * grad, None
     buffer = momentum * buffer + rate * grad
@@ -25,8 +22,10 @@ class SGD(RuleOptimizer):
     """Gradient descent, with momentum if asked for: b = momentum b + (1 - dampening) g, p = p - lr b, where the first b is g.
 
     With `nesterov`, p = p - lr (g + momentum b). `foreach` and `fused` are accepted and change nothing.
-    Raises: ValueError for options out of range; NotImplementedError for differentiable=True. Reference: torch.optim.SGD.
+    Raises: ValueError for options out of range. Reference: torch.optim.SGD.
     """
+
+    _rule = sgd
 
     def __init__(self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
                  nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
@@ -38,12 +37,11 @@ class SGD(RuleOptimizer):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, options)
 
-    def _update(self, param, group):
-        momentum, rate, buffer = float(group["momentum"]), 1 - float(group["dampening"]), None
+    def _operands(self, param, group):
+        momentum, rate, buffer = group["momentum"], 1 - group["dampening"], None
         if momentum:
             buffer = self.state[param].get("momentum_buffer")
             if buffer is None:
                 buffer, rate = zeros(param), 1.0
                 self.state[param]["momentum_buffer"] = buffer
-        sgd(param.grad, param, buffer, lr=float(group["lr"]),
-            momentum=momentum, rate=rate, nesterov=bool(group["nesterov"]), **shared(group))
+        return (buffer,), dict(lr=group["lr"], momentum=momentum, rate=rate, nesterov=bool(group["nesterov"]), **shared(group))

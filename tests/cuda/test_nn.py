@@ -7,11 +7,12 @@ import pytest
 import autograd_gpu as torch
 from tests.cuda.common import equal, gpu
 from tests.parity import filled
-from tests.test_nn import MODULES, arguments, made
+from tests.test_modules import MODULES, arguments, made
 
 pytestmark = gpu
 LAYERS = ["Linear(3, 2)", "Bilinear(2, 3, 4)", "Embedding(5, 3, padding_idx=-2)", "LayerNorm(3)", "RMSNorm(3)", "GroupNorm(2, 4)",
           "BatchNorm1d(3)", "InstanceNorm1d(3, affine=True, track_running_stats=True)", "PReLU(4)", "AlphaDropout(1.0)", "Dropout1d(0.0)",
+          "Conv1d(2, 3, 3, padding=1)", "ConvTranspose2d(2, 3, 3, stride=2)", "Unfold(2)",
           "MultiheadAttention(4, 2)", "MultiheadAttention(4, 2, add_bias_kv=True, add_zero_attn=True)",
           "TransformerEncoderLayer(4, 2, 8, 0.0, 'gelu', batch_first=True, norm_first=True, bias=False)"]
 

@@ -5,32 +5,43 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
-from autograd_gpu.ops.op import elementwise
+from autograd_gpu.ops.op import Op, elementwise
 from tests.conftest import needs_bfloat16
 from tests.cuda.common import cp, equal, gpu, same_on_both, settled, two_devices
-from tests.cuda.programs import PROGRAMS, VALUES, operands
+from tests.cuda.programs import PROGRAMS, TOLERANCE, VALUES, operands
+from tests.loop import How, differences, outcome
+from tests.samples import samples
 from tests.simgpu import runtime as simulated
-from tests.test_ops import ARGUMENTS, ELEMENTWISE, IN_PLACE, call, operands_for
+from tests.test_ops import HUGE, forms
 
 pytestmark = gpu
+CLOSE = {**TOLERANCE, "float32": 2e-5}       # of what is computed in several steps
+
+ALL = samples()
+NOT_SIMULATED = ("CUSOLVERError", "CUBLASError")          # what calls these libraries runs on a GPU only
+LEFT_OUT = {name: HUGE | {np.inf, -np.inf} for name in ("i0", "special.i1")}    # SciPy: NaN
+LEFT_OUT_CHANGES = {"F.binary_cross_entropy": ("nan",)}   # an error on the CPU; here nothing waits for the values
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
-def test_elementwise(name):
-    record = REGISTRY[name]
-    arrays = operands_for(record, np.random.default_rng(len(name)), (7,))
-    same_on_both(lambda *operands: call(record, dict(zip(arrays, operands, strict=True))), list(arrays.values()))
-
-
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_in_place(name):
-    operand = operands_for(REGISTRY[name], np.random.default_rng(2), (5,))["self"]
-
-    def program(x):
-        h = x * 1.0
-        assert getattr(h, name + "_")(**ARGUMENTS.get(name, {})) is h
-        return h
-    same_on_both(program, [operand])
+@pytest.mark.parametrize("name", ALL)
+def test_sample(name):
+    """Each sample of tests/samples.py in float32: what it gives on the CPU, at the edges too."""
+    record, given = ALL[name]
+    changes = ("edges",) if isinstance(record, Op) and record.is_elementwise else ("strided", "ties", "nan")
+    left_out, changes = frozenset(LEFT_OUT.get(name, ())), [c for c in changes if c not in LEFT_OUT_CHANGES.get(name, ())]
+    hows = [How("float32", change=c, left_out=left_out) for c in changes]
+    for sample in given:
+        for how in [*[How("float32", form) for form in forms(name, sample) if form != "method"], *hows]:
+            want, got = outcome(torch, name, sample, how), outcome(torch, name, sample, how._replace(device="cuda:0"))
+            try:
+                torch.cuda.synchronize()
+            except IndexError:               # which a device tells when it is waited for
+                assert "result" in want
+                continue
+            errors = [got[what] for what in ("result", "gradient") if what in got]
+            if errors and type(errors[0]).__name__ in NOT_SIMULATED and simulated.active():
+                pytest.skip(f"{type(errors[0]).__name__}: not simulated")
+            assert not differences(got, want, tolerance=CLOSE), (sample, how)
 
 
 @pytest.mark.parametrize("where", ["cuda:0", pytest.param("cuda:1", marks=two_devices)])       # the second is not the current one

@@ -217,8 +217,9 @@ static inline double erfinv(double y) {
 }
 static inline double normcdf(double x) { return .5 * std::erfc(-x / std::sqrt(2.)); }
 static inline double normcdfinv(double p) { return -std::sqrt(2.) * erfcinv(2. * p); }
-static inline double cyl_bessel_i0(double x) { return std::cyl_bessel_i(0., std::fabs(x)); }
-static inline double cyl_bessel_i1(double x) { return std::copysign(std::cyl_bessel_i(1., std::fabs(x)), x); }
+static inline double cyl_bessel(double order, double x) { return x > 713 ? INFINITY : std::cyl_bessel_i(order, x); }   // std's throws
+static inline double cyl_bessel_i0(double x) { return cyl_bessel(0, std::fabs(x)); }
+static inline double cyl_bessel_i1(double x) { return std::copysign(cyl_bessel(1, std::fabs(x)), x); }
 #define SIMT_FLOAT_TOO(NAME)                                                       \
   static inline float NAME##f(float x) { return (float)NAME((double)x); }         \
   static inline float NAME(float x) { return (float)NAME((double)x); }

@@ -7,8 +7,8 @@ import numpy as np
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
 from tests.cuda.programs import PROGRAMS
+from tests.samples import ELEMENTWISE, call, operands_for
 from tests.simgpu import runtime
-from tests.test_ops import ELEMENTWISE, call, operands_for
 
 N = 4096
 HEAD = """# What each op costs on a CUDA device

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.cuda.programs import PROGRAMS
+from tests.samples import ELEMENTWISE
 from tests.simgpu import runtime
-from tests.test_ops import ELEMENTWISE
 
 if not runtime.active():
     pytest.skip("the simulated devices are not installed: run with -p tests.simgpu.plugin, in an environment with cupy-rocm-7-0",

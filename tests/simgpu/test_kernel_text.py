@@ -9,7 +9,8 @@ import re
 import numpy as np
 import pytest
 
-from autograd_gpu.cuda import launch, nll, reduce, scatter, softmax
+from autograd_gpu.cuda import launch, nll, overlap, reduce, scatter, softmax
+from autograd_gpu.ops.convolution import Walk, block
 from tests.on_host import Array, OnHost
 from tests.simgpu.kernels import KernelError, Module, why_not
 
@@ -254,8 +255,14 @@ def far_scatter():
     return out[[2**31 + 5, 4]], [3, 3]
 
 
+def far_overlap():
+    found = last((2**20 + 2**14, 1, 2, 1023), [3, 5], (-1, 0, slice(None), -1))
+    walk = Walk((2,), (1,), (0,), (1,))
+    return overlap.LAUNCHERS["overlapped"](found, block(walk, (1024,), (1023,), slice(None), slice(0, 1023)), walk)[-1, 0, -2:], [3, 5]
+
+
 FAR_OPS = [far_sum_of_rows, far_sum_of_columns, far_sum_of_a_view, far_sum_of_steps, far_softmax_of_rows, far_softmax_of_columns, far_nll,
-           far_nll_backward, far_scatter]
+           far_nll_backward, far_scatter, far_overlap]
 
 
 @pytest.mark.parametrize("case", FAR_OPS)
@@ -267,7 +274,7 @@ def test_ops_past_32_bits(monkeypatch, case):
 @pytest.mark.parametrize("case", FAR_OPS)
 def test_32_bits_would_be_too_few_for_ops(monkeypatch, case):
     running(monkeypatch, blocks=ends, check=1)
-    for module in (nll, reduce, scatter, softmax):
+    for module in (nll, overlap, reduce, scatter, softmax):
         monkeypatch.setattr(module, "index_type", lambda n, sizes, strides: ("int", np.int32))
     with pytest.raises((KernelError, AssertionError, OverflowError), match="out-of-bounds|outside any|out of bounds for int32|Not equal"):
         np.testing.assert_allclose(*case(), rtol=1e-6)

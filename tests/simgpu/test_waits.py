@@ -5,8 +5,9 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
 from tests.cuda.programs import PROGRAMS, VALUES
+from tests.samples import ELEMENTWISE, call, operands_for
 from tests.simgpu import runtime
-from tests.test_ops import ELEMENTWISE, call, operands_for
+from tests.test_optim import OPTIONS
 
 F = torch.nn.functional
 if not runtime.active():
@@ -76,6 +77,34 @@ def test_large_arrays_and_half_precision_do_not_make_the_host_wait(name):
     start = waits()
     LARGE[name](x).sum().backward()
     assert waits() == start
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_training_step_does_not_make_the_host_wait(name):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1)).to("cuda:0")
+    opt = getattr(torch.optim, name)(model.parameters(), **OPTIONS[name][-1])
+    x = torch.ones(7, 3, device="cuda:0")
+    start = waits()
+    for _ in range(3):
+        opt.zero_grad(set_to_none=False)
+        model(x).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)
+        opt.step()
+    assert waits() == start
+
+
+def test_a_learning_rate_on_the_device_is_read_once_for_each_group():
+    params = [torch.ones(3, device="cuda:0", requires_grad=True) for _ in range(5)]
+    lr = torch.tensor(0.1, device="cuda:0")
+    opt = torch.optim.Adam([{"params": params[:3]}, {"params": params[3:]}], lr=lr)
+    for p in params:
+        p.grad = torch.ones_like(p)
+    start = waits()
+    lr.item()
+    middle = waits()
+    opt.step()
+    assert waits() - middle == 2 * (middle - start)
 
 
 @pytest.mark.parametrize(("ours", "cupys"), [

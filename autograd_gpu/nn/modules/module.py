@@ -129,9 +129,9 @@ class Module(HasState):
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for members in ("_parameters", "_buffers", "_modules"):
-            if members in own and name in own[members]:
-                return own[members][name]
+        if "_modules" in own:
+            if name in (found := own["_parameters"]) or name in (found := own["_modules"]) or name in (found := own["_buffers"]):
+                return found[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _forget(self, name):

@@ -1,0 +1,134 @@
+"""Softmax and its logarithm."""
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from autograd_gpu.blocks import BLOCK
+from autograd_gpu.ops.namespace import OPS as F
+from autograd_gpu.ops.op import composite, op
+from autograd_gpu.ops.operands import floating
+from autograd_gpu.ops.reduce import accumulator, dim_of
+
+_CPU = np.ndarray                            # np in a body may be CuPy
+
+
+def _parts(array, dim):
+    """What cuts an array along its first dimension, on the CPU into parts that stay in the cache, unless `dim` is that one."""
+    if array.size <= BLOCK or not dim or array.__class__ is not _CPU:
+        return (...,)
+    rows = max(1, BLOCK * len(array) // array.size)
+    return [slice(i, i + rows) for i in range(0, len(array), rows)]
+
+
+@op(divert={"dtype is not None": "softmax_as"})
+def softmax(self, dim: int, dtype: DType = None):
+    """exp(self) over its sum along a dimension.
+
+    Dtype: floating; `dtype` converts the input first.
+    Raises: IndexError for a dimension there is not, NotImplementedError for another dtype. Reference: torch.softmax.
+    """
+    d = dim_of("softmax", dim, self.ndim)
+    floating("softmax", self.dtype)
+    if not self.ndim or not self.size:
+        return self * 0 + self.dtype.type(1)
+    x = self.astype(accumulator(self.dtype), copy=False)
+    out = np.empty(x.shape, x.dtype)
+    for part in _parts(x, d):
+        rows = np.subtract(x[part], F.largest(x[part], d, True), out[part])
+        np.exp(rows, rows)
+        rows /= np.add.reduce(rows, d, None, None, True)
+    return out.astype(self.dtype, copy=False)
+
+softmax.vjp(self=lambda grad, result, dim: F.softmax_backward(grad, result, dim))
+
+
+def _softmax_backward(grad, result, dim):
+    dim = dim_of("softmax", dim, result.ndim)
+    out = np.empty(result.shape, result.dtype)
+    for part in _parts(result, dim):
+        inner = np.multiply(grad[part], result[part], out[part])
+        inner -= result[part] * np.add.reduce(inner, dim if result.ndim else None, None, None, True)
+    return out
+
+
+@composite(method=False, function=False, arrays=_softmax_backward)
+def softmax_backward(grad, result, dim):
+    """The gradient of softmax."""
+    inner = grad * result
+    return inner - result * F.sum(inner, dim, True)
+
+
+@composite(method=False, function=False)
+def softmax_as(input, dim, dtype=None):
+    """softmax of the input converted to a dtype."""
+    return F.softmax(F.to(input, dtype), dim)
+
+
+@op(divert={"dtype is not None": "log_softmax_as"})
+def log_softmax(self, dim: int, dtype: DType = None):
+    """log(softmax(self)) along a dimension, without underflow.
+
+    Dtype: floating; `dtype` converts the input first.
+    Raises: IndexError for a dimension there is not, NotImplementedError for another dtype. Reference: torch.log_softmax.
+    """
+    d = dim_of("log_softmax", dim, self.ndim)
+    floating("log_softmax", self.dtype)
+    if not self.ndim or not self.size:
+        return self * 0
+    x = self.astype(accumulator(self.dtype), copy=False)
+    out = np.empty(x.shape, x.dtype)
+    for part in _parts(x, d):
+        rows = np.subtract(x[part], F.largest(x[part], d, True), out[part])
+        rows -= np.log(np.add.reduce(np.exp(rows), d, None, None, True))
+    return out.astype(self.dtype, copy=False)
+
+log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, result, dim))
+
+
+def _log_softmax_backward(grad, result, dim):
+    dim = dim_of("log_softmax", dim, result.ndim)
+    out = np.empty(result.shape, result.dtype)
+    for part in _parts(result, dim):
+        shares = np.exp(result[part], out[part])
+        shares *= np.add.reduce(grad[part], dim if result.ndim else None, None, None, True)
+        np.subtract(grad[part], shares, shares)
+    return out
+
+
+@composite(method=False, function=False, arrays=_log_softmax_backward)
+def log_softmax_backward(grad, result, dim):
+    """The gradient of log_softmax."""
+    return grad - F.exp(result) * F.sum(grad, dim, True)
+
+
+@composite(method=False, function=False)
+def log_softmax_as(input, dim, dtype=None):
+    """log_softmax of the input converted to a dtype."""
+    return F.log_softmax(F.to(input, dtype), dim)
+
+
+def _implicit(name, dim, ndim):
+    if dim is None:
+        warnings.warn(f"{name}: the dimension is chosen by the number of dimensions, which is deprecated: pass dim=", stacklevel=4)
+        return 0 if ndim in (0, 1, 3) else 1
+    return dim
+
+
+@composite(method=False, function=False)
+def softmax_function(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax along a dimension. Reference: torch.nn.functional.softmax."""
+    return F.softmax(input, _implicit("softmax", dim, input.ndim), dtype)
+
+
+@composite(method=False, function=False)
+def softmin_function(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax of -input along a dimension. Reference: torch.nn.functional.softmin."""
+    return F.softmax(-input, _implicit("softmin", dim, input.ndim), dtype)
+
+
+@composite(method=False, function=False)
+def log_softmax_function(input, dim=None, _stacklevel=3, dtype=None):
+    """log_softmax along a dimension. Reference: torch.nn.functional.log_softmax."""
+    return F.log_softmax(input, _implicit("log_softmax", dim, input.ndim), dtype)
