@@ -15,6 +15,7 @@ from autograd_gpu.base import INFERENCE, CudaTensor, Tensor, uncounted, version,
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.inside import Dependent
+from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.ops import creation as _creation
 from autograd_gpu.ops.inplace import inplace
 from autograd_gpu.ops.namespace import OPS, REGISTRY
@@ -73,13 +74,16 @@ Tensor.__array_priority__ = 1000
 
 # ----------------------------------------------------------------------------------------------------- what autograd shows
 
+_HIDDEN = Dependent, AccumulateGrad          # the latter leads from a copy of a leaf, as hooks are given, to the leaf
+
+
 @attribute
 def grad_fn(self):
     """The node that computes this tensor's gradient function; None for a leaf."""
     if self._view is not None:
         refresh(self, asked=True)
     node = self._node
-    return None if isinstance(node, Dependent) else node
+    return None if isinstance(node, _HIDDEN) else node
 
 
 @attribute
@@ -156,7 +160,7 @@ def requires_grad_(self, requires_grad=True):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if requires_grad:
         _creation.check_requires(self)
-        if type(self._node) is Dependent:    # in a custom Function's forward, where it shows as a leaf
+        if isinstance(self._node, Dependent):  # in a custom Function's forward, where it shows as a leaf
             self._node = None
         if self._node is not None:
             return self

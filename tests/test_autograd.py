@@ -325,6 +325,31 @@ def test_what_was_not_saved_is_none_after_the_backward_too(oracle):
     assert run(autograd_gpu) == run(oracle)
 
 
+@pytest.mark.parametrize("place", ["tensor hook", "hook", "prehook", "leaf hook", "backward"])
+def test_a_leaf_as_gradient_is_shown_as_a_leaf(place, oracle):
+    def run(torch):
+        seen, w, x = [], torch.tensor([2.0, 3.0], requires_grad=True), torch.ones(2, requires_grad=True)
+
+        class Same(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, grad):
+                if place == "backward":
+                    seen.append(grad)
+                return grad
+        y = Same.apply(x)
+        register = {"tensor hook": y.register_hook, "hook": y.grad_fn.register_hook, "prehook": y.grad_fn.register_prehook,
+                    "leaf hook": x.register_hook, "backward": lambda f: None}[place]
+        register(lambda *grads: seen.append(grads[-1] if isinstance(grads[-1], torch.Tensor) else grads[-1][0]))
+        torch.autograd.grad(y, x, w, create_graph=True)
+        (seen[0] * seen[0]).sum().backward()
+        return seen[0].is_leaf, seen[0].requires_grad, seen[0].grad_fn, w.grad.tolist()
+    assert run(autograd_gpu) == run(oracle)
+
+
 def hook(grad):                              # a function of the module can be pickled
     return grad * 2
 

@@ -81,6 +81,7 @@ FORWARDS = {
     "not_differentiable_a_number": lambda ctx, x, k: (ctx.mark_non_differentiable(3), x * k)[1],
     "not_differentiable_a_list": lambda ctx, x, k: (ctx.mark_non_differentiable([x]), x * k)[1],
     "materialize_a_number": lambda ctx, x, k: (ctx.set_materialize_grads(0), x * k)[1],
+    "saved_number_for_forward": lambda ctx, x, k: (ctx.save_for_forward(k), x * k)[1],
     "a_leaf_of_its_own": lambda ctx, x, k: (x * k).requires_grad_(),
     "saved_none": lambda ctx, x, k: (ctx.save_for_backward(x, None), x * k)[1],
 }

@@ -50,6 +50,8 @@ class FunctionCtx(Node):
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for `saved_for_forward` in jvp."""
+        if not all([t is None or isinstance(t, Tensor) for t in tensors]):
+            raise AssertionError("save_for_forward expects all arguments to be tensors; keep anything else as an attribute of ctx")
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:

@@ -80,7 +80,7 @@ def remembering():
         state.refresh()
         for reference in found:
             t = reference()
-            if t is not None and type(t._node) is Dependent:      # not what forward made a leaf of its own
+            if t is not None and isinstance(t._node, Dependent):  # not what forward made a leaf of its own
                 t._node, t._requires = None, False
 
 
