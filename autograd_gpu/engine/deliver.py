@@ -44,7 +44,7 @@ def deliverer(task, arrive):
         elif n not in buffers:
             if leaf and not left:
                 shared = tensors or g is grad or g is None or g.base is not None
-                if directly and n._rare is None and n.variable._hooks is None and n.variable._requires and n.variable._view is None:
+                if directly and n._rare is None and n.variable._hooks is None and n.variable._requires:
                     if g is not None:
                         accumulate(n.variable, g, shared)
                 else:
@@ -176,8 +176,6 @@ def _arrive_at_leaf(task, node, g, shared):
     if node not in task.captured if task.captures is not None else task.needed is not None and node not in task.needed:
         if node in task.ends and leaf_hooks is not None:
             _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph)
-        return
-    if variable._view is not None and variable._view.base._requires:         # made in no_grad: it leads nowhere
         return
     if leaf_hooks is not None and (leaf_hooks.tensor_hooks or leaf_hooks.grad_dtype is not _hooks.OWN):
         g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph), True

@@ -5,6 +5,7 @@ import operator
 from heapq import heappop, heappush
 
 from autograd_gpu import devices as _device
+from autograd_gpu.engine.grad_mode import everywhere
 
 _by_seq = operator.attrgetter("_seq")
 
@@ -116,7 +117,7 @@ def find_needed(task):
     """The nodes that have to run for the gradients that a task wants, those at which it ends not included. None: all of them."""
     needed = set(task.only or ())
     wanted = needed | set(task.captured)
-    if not needed:
+    if not needed and not everywhere.nowhere:
         for node in task.dependencies:
             if (not node._arity) is not (node in wanted):
                 break
