@@ -94,7 +94,10 @@ def _drain(task, roots):
                 seqs = queue.seqs
             queue.push(n)
         else:
-            task.queue(n._device).push(n)
+            other = task.queue(n._device)
+            other.push(n)
+            if queue is None and other.device is _device.CPU:    # what follows may have to wait for it
+                queue, seqs = other, other.seqs
 
     node = None
     if len(roots) == 1:
