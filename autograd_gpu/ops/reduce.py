@@ -215,8 +215,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean over `dim` of the elements that are not NaN. Reference: torch.nanmean."""
     if _dtype.category(input._array.dtype) not in "fc":
         raise RuntimeError(f"nanmean: expected input to have floating point or complex dtype but got {input.dtype}")
-    there = ~F.isnan(input)
-    return F.sum(F.where(there, input, 0), dim, keepdim, dtype=dtype) / F.sum(there, dim, keepdim)
+    return F.nansum(input, dim, keepdim, dtype=dtype) / F.sum(~F.isnan(input), dim, keepdim)
 
 
 # ---------------------------------------------------------------------------------------------------------------- extremes
@@ -249,6 +248,7 @@ def max(self, dim: int | Tensor = None, keepdim: bool = False, *, other: Any = N
     """
     d = self.dtype
     if d is not _F32 and d is not _F64:
+        _nonempty("max", self.shape, (), None)
         _ordered("max", d, error=NotImplementedError)
     try:
         return np.maximum.reduce(self, None)
@@ -267,6 +267,7 @@ def min(self, dim: int | Tensor = None, keepdim: bool = False, *, other: Any = N
     """
     d = self.dtype
     if d is not _F32 and d is not _F64:
+        _nonempty("min", self.shape, (), None)
         _ordered("min", d, error=NotImplementedError)
     try:
         return np.minimum.reduce(self, None)
@@ -389,7 +390,8 @@ def amax(self, dim: Dims = (), keepdim: bool = False):
     """
     dims = dims_of("amax", dim, self.ndim)
     _nonempty("amax", self.shape, dims, dim)
-    _ordered("amax", self.dtype, error=NotImplementedError)
+    if self.size:
+        _ordered("amax", self.dtype, error=NotImplementedError)
     return F.largest(self, dims, keepdim)
 
 amax.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))
@@ -403,7 +405,8 @@ def amin(self, dim: Dims = (), keepdim: bool = False):
     """
     dims = dims_of("amin", dim, self.ndim)
     _nonempty("amin", self.shape, dims, dim)
-    _ordered("amin", self.dtype, error=NotImplementedError)
+    if self.size:
+        _ordered("amin", self.dtype, error=NotImplementedError)
     return F.smallest(self, dims, keepdim)
 
 amin.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))
