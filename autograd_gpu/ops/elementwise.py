@@ -157,7 +157,7 @@ def div_rounded(self, other, *, rounding_mode: str | None = None):
     down = np.floor_divide(self, other)
     return down + ((down < 0) & (down * other != self)).astype(down.dtype)
 
-div_rounded.vjp(self=lambda grad: F.no_gradient(grad), other=lambda grad: F.no_gradient(grad))
+div_rounded.vjp(self=lambda grad, other: F.no_gradient(grad), other=lambda grad, self, other: F.no_gradient(grad))
 
 
 @composite(inplace=True)
@@ -226,7 +226,15 @@ remainder_tensors.vjp(self=lambda grad: grad,
 @composite(method=False, function=False)
 def rremainder(self, other):
     """other % self for a number."""
-    return F.remainder_tensors(other, self)
+    return F.remainder_of_number(other, self) if isinstance(other, Number) else F.remainder_tensors(other, self)
+
+
+@elementwise(node="torch::autograd::NotImplemented", method=False, function=False, inplace=False)
+def remainder_of_number(value: Number, other):
+    """A number % other; recorded, without a derivative, as in PyTorch."""
+    return F.remainder_tensors(np.asarray(value).astype(beside(other, value).dtype), other)
+
+remainder_of_number.vjp(other=lambda grad: F.not_differentiable(grad, "remainder"))
 
 
 @elementwise(node="FmodBackward0", divert={NOT_NUMBER.format("other"): "fmod_tensors"})
@@ -278,7 +286,8 @@ def positive(input):
 
 @elementwise()
 def abs(self):
-    """The absolute value; of complex numbers real. Reference: torch.abs."""
+    """The absolute value; of complex numbers real. Raises NotImplementedError for bools. Reference: torch.abs."""
+    refuse("abs", self, "b")
     return np.absolute(self)
 
 abs.vjp(self=lambda grad, self: grad * F.sgn(self))
@@ -555,7 +564,7 @@ def complex(real, imag):
     out.real, out.imag = real, imag
     return out
 
-complex.vjp(real=lambda grad: F.real(grad), imag=lambda grad: F.imag(grad))
+complex.vjp(real=lambda grad, real: F.real(grad), imag=lambda grad, imag: F.imag(grad))
 
 
 @elementwise(method=False, inplace=False, promote=[], divert=of_tensors("polar", "abs", "angle"))
@@ -564,7 +573,7 @@ def polar(abs, angle):
     _check_parts("polar", abs, angle)
     return F.complex(abs * np.cos(angle), abs * np.sin(angle))
 
-polar.vjp(abs=lambda grad, angle: F.real(grad * F.conj(F.complex(F.cos(angle), F.sin(angle)))),
+polar.vjp(abs=lambda grad, result: F.real(grad * F.conj(F.sgn(result))),
           angle=lambda grad, result: F.real(grad * F.conj(result) * -1j))
 
 

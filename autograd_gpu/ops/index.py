@@ -388,9 +388,9 @@ copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
 def copy_across(input, src, non_blocking=False):
     """copy from an array, or from another device."""
     if not isinstance(src, Tensor):
-        if not _device.is_array(src):
+        if not _device.is_array(src) and not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
-        src = wrap(src)
+        src = wrap(src if _device.is_array(src) else np.asarray(src))
     return F.copy(input, F.to(src, device=input.device))
 
 
@@ -402,7 +402,7 @@ def zero(self):
 zero.vjp(self=lambda grad: F.zero(grad))
 
 
-@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"})
+@op(node="FillBackward0", over="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"})
 def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
     return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)
@@ -416,7 +416,7 @@ def fill_across(input, value):
     return F.fill_tensor(input, F.to(value, device=input.device))
 
 
-@op(node="FillBackward3", method=False, function=False)
+@op(node="FillBackward1", over="FillBackward3", method=False, function=False)
 def fill_tensor(self, value):
     """The value of a 0-d tensor everywhere."""
     if value.ndim:
