@@ -222,6 +222,17 @@ FOUND = {
         h = s.grad_fn.register_hook(see('std'))
         g = grad(s * x.sum(), x)[0]
         g = grad(s * 2, v)""",
+    "what_is_written_over_has_a_constant_gradient": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y, z, w, v = x * 1, x * 1, x * 1, x * 1
+        y.zero_()
+        z.fill_(2)
+        w.copy_(x)
+        v.fill_(x.sum())
+        weigh(y * y).backward(create_graph=True)
+        g, = torch.autograd.grad(weigh(z * z), x, create_graph=True)
+        k, = torch.autograd.grad(weigh(w * w), x, create_graph=True)
+        m, = torch.autograd.grad(weigh(v * v), x, create_graph=True)""",
     "what_is_refused": """
         a = torch.tensor([1 + 2j]).abs_()
         b = torch.tensor([True]).sub(torch.tensor([True]), alpha=2)

@@ -290,7 +290,7 @@ def leaky_relu_backward(grad_output, self, negative_slope: Number):
     return np.where(self <= 0, grad_output * negative_slope, grad_output)
 
 leaky_relu_backward.vjp(grad_output=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope),
-                        self=lambda grad: F.zero(grad))
+                        self=lambda grad: F.no_gradient(grad))
 
 
 @elementwise(over="EluBackward1", method=False, function=False)
@@ -408,7 +408,7 @@ def hardtanh_backward(grad_output, self, min_val: Number, max_val: Number):
     return np.where((self <= min_val) | (self >= max_val), 0, grad_output)
 
 hardtanh_backward.vjp(grad_output=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad, self, min_val, max_val),
-                      self=lambda grad: F.zero(grad))
+                      self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False, inplace=True)
@@ -451,7 +451,7 @@ def hardshrink_backward(grad_output, self, lambd: Number):
     return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 hardshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd),
-                        self=lambda grad: F.zero(grad))
+                        self=lambda grad: F.no_gradient(grad))
 
 
 @elementwise(method=False, function=False)
@@ -472,7 +472,7 @@ def softshrink_backward(grad_output, self, lambd: Number):
     return np.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 softshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd),
-                        self=lambda grad: F.zero(grad))
+                        self=lambda grad: F.no_gradient(grad))
 
 
 @elementwise(over="ThresholdBackward1", method=False)
@@ -492,7 +492,7 @@ def threshold_backward(grad_output, self, threshold: Number):
     return np.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
-                       self=lambda grad: F.zero(grad))
+                       self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False)

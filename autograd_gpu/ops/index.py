@@ -381,7 +381,7 @@ def copy(self, src, non_blocking: bool = False):
         return src
     return (src.real if src.dtype.kind == "c" and self.dtype.kind not in "cb" else src).astype(self.dtype)
 
-copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
+copy.vjp(self=lambda grad: F.no_gradient(grad), src=lambda grad: grad)
 
 
 @composite(method=False, function=False, moves=True)
@@ -399,7 +399,7 @@ def zero(self):
     """Zeros in self's shape and dtype: zero_ writes them. Reference: torch.Tensor.zero_."""
     return np.zeros_like(self)
 
-zero.vjp(self=lambda grad: F.zero(grad))
+zero.vjp(self=lambda grad: F.no_gradient(grad))
 
 
 @op(node="FillBackward0", over="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"})
@@ -407,7 +407,7 @@ def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
     return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)
 
-fill.vjp(self=lambda grad: F.zero(grad))
+fill.vjp(self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False, moves=True)
@@ -423,4 +423,4 @@ def fill_tensor(self, value):
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
     return np.broadcast_to(value.astype(self.dtype), self.shape).copy()
 
-fill_tensor.vjp(self=lambda grad: F.zero(grad), value=lambda grad: F.sum(grad))
+fill_tensor.vjp(self=lambda grad: F.no_gradient(grad), value=lambda grad: F.sum(grad))
