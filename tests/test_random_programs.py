@@ -233,6 +233,16 @@ FOUND = {
         g, = torch.autograd.grad(weigh(z * z), x, create_graph=True)
         k, = torch.autograd.grad(weigh(w * w), x, create_graph=True)
         m, = torch.autograd.grad(weigh(v * v), x, create_graph=True)""",
+    "node_hooks_see_none_for_what_leads_nowhere": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): v = x[:1]
+        y, z = v.sin(), torch.stack([v, x[:1]])
+        a, b, c = Two.apply(x, w)
+        h, k, m = y.grad_fn.register_hook(see('sin')), z.grad_fn.register_hook(see('stack')), a.grad_fn.register_hook(see('two'))
+        y.backward()
+        weigh(z).backward()
+        g, = grad(weigh(a), x)""",
     "what_is_refused": """
         a = torch.tensor([1 + 2j]).abs_()
         b = torch.tensor([True]).sub(torch.tensor([True]), alpha=2)

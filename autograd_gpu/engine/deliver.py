@@ -136,11 +136,13 @@ def _visit(task, node, grad):
 
 
 def _wanted(task, node, results):
-    """A node's results, None in place of those that go nowhere in this backward."""
-    if task.needed is None:
+    """A node's results, None in place of those that go nowhere in this backward; but a list's and a custom Function's are all there."""
+    if task.needed is None and not everywhere.nowhere:
+        return results
+    if getattr(node, "_function", None) is not None or getattr(getattr(node, "_record", None), "list_edge", None):
         return results
     several = isinstance(results, tuple)
-    found = [g if n in task.needed or n in task.captured else None
+    found = [g if n is not None and (task.needed is None or n in task.needed or n in task.captured) else None
              for (n, _), g in zip(node._edges(), results if several else (results,), strict=True)]
     return tuple(found) if several else found[0]
 
