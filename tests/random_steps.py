@@ -144,7 +144,7 @@ def tools(torch):
             seen.append((label, None if t.grad is None else told(t.grad)))
             if t.grad is not None:
                 with torch.no_grad():
-                    if not ours and not t.grad._version:         # made by this backward: rule 4
+                    if not ours and (t.grad.is_inference() or not t.grad._version):      # made by this backward: rule 4
                         t.grad.data = t.grad.data.clone()
                     t.grad.mul_(2)
         return hook
