@@ -18,8 +18,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
  8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
  9. What a failed step left behind: where something changed on PyTorch's side that did not on this one, the program ends.
 10. _version is compared from where a tensor is first seen: some of PyTorch's operations and gradients begin at 1 or 2.
-11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write. Nodes of matmul of more than two
-    dimensions, which PyTorch chooses by strides: programs hide them behind two more.
+11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write, in inference mode by none. Nodes of
+    matmul of more than two dimensions, which PyTorch chooses by strides: programs hide them behind two more.
 12. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
 13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
 14. A step with two faults: a view's lost history beside arguments that do not fit; a dtype that the operation lacks beside shapes that do
@@ -141,8 +141,10 @@ class Side:
 
     def graph(self, t, node):
         """Names of a tensor's node and of those that follow it."""
-        if node is None or t._base is not None and t._base.dtype != t.dtype:     # rule 11
-            return node is None
+        if t._base is not None and t._base.dtype != t.dtype:     # rule 11
+            return "?"
+        if node is None:
+            return None
         return self.title(node), [self.title(n) for n, _ in node.next_functions]
 
     def title(self, node):
