@@ -11,7 +11,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
-from autograd_gpu.engine.node import AccumulateGrad, GradientEdge, Node, edge_of, leaf_node
+from autograd_gpu.engine.node import AccumulateGrad, GradientEdge, Node, edge_of, leads_nowhere, leaf_node
 from autograd_gpu.engine.run import run
 from autograd_gpu.engine.task import GraphTask
 from autograd_gpu.ops.namespace import OPS
@@ -45,11 +45,6 @@ def _result_of(node, nr):
     return None if meta is None or meta[nr] is None else (*meta[nr][:2], node._device)
 
 
-def _leads_nowhere(t):
-    """Whether a tensor is a view that requires grad as its base does, but was made while nothing was recorded: no gradient reaches it."""
-    return t._node is None and t._view is not None and t._view.base._requires
-
-
 def _make_root(i, output, gradient, create_graph):
     """(node, output number, gradient) of one output. Raises RuntimeError or TypeError, naming what is wrong."""
     if gradient is not None and not isinstance(gradient, Tensor):
@@ -62,7 +57,7 @@ def _make_root(i, output, gradient, create_graph):
     array = output._array
     if output._view is not None:
         refresh(output, asked=True)
-    if not output._requires or output._view is not None and _leads_nowhere(output):
+    if not output._requires or output._view is not None and leads_nowhere(output):
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:
@@ -182,7 +177,7 @@ def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = No
             if t._view is not None:
                 refresh(t, asked=True)
             retain_grad(t)
-            only.add(AccumulateGrad() if _leads_nowhere(t) else edge_of(t)[0])
+            only.add(AccumulateGrad() if leads_nowhere(t) else edge_of(t)[0])
     if create_graph:
         warnings.warn("backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which "
                       "keeps both until the garbage collector runs; autograd.grad does not, and setting .grad to None breaks it",
@@ -229,7 +224,7 @@ def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: boo
             refresh(t, asked=True)
         if not t._requires:
             raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
-        key = edge_of(t) if t._view is None or not _leads_nowhere(t) else (AccumulateGrad(), 0)
+        key = edge_of(t) if t._view is None or not leads_nowhere(t) else (AccumulateGrad(), 0)
         keys.append(key)
         captures[key] = None
     run(GraphTask(retain, create_graph, captures), _make_roots(outputs, grads, create_graph))
@@ -266,6 +261,7 @@ def _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materia
         raise RuntimeError(f"grad: with is_grads_batched=True all grad_outputs need one leading size, got {sorted(sizes)}")
     size = sizes.pop()
     rows = [grad(outputs, inputs, [None if g is None else g[k] for g in grads], retain or k < size - 1, create_graph,
-                 allow_unused=allow_unused, materialize_grads=materialize_grads) for k in range(size)]
-    return tuple([None if column[0] is None else OPS.stack(column) for column in zip(*rows, strict=True)])
+                 allow_unused=allow_unused or materialize_grads) for k in range(size)]
+    return tuple([_absent(i, inputs[i], allow_unused, materialize_grads, create_graph) if column[0] is None else OPS.stack(column)
+                  for i, column in enumerate(zip(*rows, strict=True))])
 

@@ -15,7 +15,7 @@ class Version:
 
     def __init__(self):
         self.count = 0
-        self.detached = ()                   # counts at which detach_() took a step that is not a write (see visible)
+        self.detached = ()                   # counts at which it took a step that is no write: detach_() or requires_grad_() (see visible)
 
     def visible(self):
         """What `_counter` shows: writes only."""
@@ -52,10 +52,16 @@ class View:
     def steps(self):
         """What leads from the base's array to the view's, in order."""
         found, view = [], self
-        while type(view) is View:
+        while isinstance(view, View):
             found.append(view.step)
             view = view.before
         return (*view, *reversed(found))
+
+
+class LeafView(View):
+    """A view that requires grad by itself, whatever its base does: requires_grad_() was called on it."""
+
+    __slots__ = ()
 
 
 LINKS = 500
@@ -127,6 +133,12 @@ def version(t: Tensor) -> Version:
     if found is None:
         found = t._counter = Version()
     return found
+
+
+def count_change(counter: Version) -> None:
+    """Take a step that is no write, so that views of the memory look at their base again."""
+    counter.detached = (*counter.detached, counter.count)
+    counter.count += 1
 
 
 def count_write(t: Tensor) -> None:

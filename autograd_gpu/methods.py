@@ -11,7 +11,7 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
 from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
-from autograd_gpu.base import INFERENCE, CudaTensor, Tensor, uncounted, version, wrap
+from autograd_gpu.base import INFERENCE, CudaTensor, LeafView, Tensor, View, count_change, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.inside import Dependent
@@ -131,7 +131,12 @@ def is_inference(self) -> bool:
 
 
 def _get_requires_grad(self) -> bool:
-    return (self._requires or self._view is not None and self._view.base._requires) and not isinstance(self._node, Dependent)
+    view = self._view
+    if view is None:
+        return self._requires and not isinstance(self._node, Dependent)
+    if self._node is None and type(view) is not LeafView:
+        return view.base._requires
+    return not isinstance(self._node, Dependent)
 
 
 def _set_requires_grad(self, value):
@@ -169,7 +174,11 @@ def requires_grad_(self, requires_grad=True):
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
                                "subgraph that doesn't require differentiation use var_no_grad = var.detach()")
         return self
-    self._requires = bool(requires_grad)
+    if self._counter is not None and self._counter is not INFERENCE and self._requires != requires_grad:
+        count_change(self._counter)          # there may be views, which require what this does
+    if self._view is not None:
+        self._view.__class__ = LeafView if requires_grad else View
+    self._requires = requires_grad
     return self
 
 
@@ -190,7 +199,7 @@ def _set_grad(self, grad):
         if grad._array.shape != self._array.shape:
             raise RuntimeError(f"assigned grad has data of a different size: {tuple(grad._array.shape)}, the tensor has "
                                f"{tuple(self._array.shape)}")
-        wanted = self.dtype if self._node is not None else _get_grad_dtype(self)
+        wanted = self.dtype if self._node is not None else _grad_dtype(self)
         if wanted is not None and grad.dtype is not wanted:
             raise RuntimeError(f"assigned grad has data of a different type: attempting to assign a gradient with dtype {grad.dtype} to a "
                                f"tensor with grad_dtype {wanted}: convert it, or set the tensor's grad_dtype first")
@@ -209,6 +218,10 @@ Tensor.grad = property(_get_grad, _set_grad, _del_grad, doc="What backward() add
 def _get_grad_dtype(self):
     if self.grad_fn is not None:
         raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+    return _grad_dtype(self)
+
+
+def _grad_dtype(self):
     found = self._hooks.grad_dtype if type(self._hooks) is _hooks.LeafHooks else _hooks.OWN
     return self.dtype if found is _hooks.OWN else None if found is None else _dtype.of(found)
 
@@ -236,7 +249,7 @@ def retain_grad(self):
     """
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if self._view is not None:
+    if self._node is not None and self._view is not None:
         refresh(self, asked=True)
     _hooks.retain_grad(self)
 
@@ -288,9 +301,7 @@ def detach_(self):
     if self._view is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead")
     if self._node is not None:
-        counter = version(self)
-        counter.detached = (*counter.detached, counter.count)
-        counter.count += 1
+        count_change(version(self))
     self._node, self._nr, self._requires = None, 0, False
     return self
 
@@ -520,7 +531,8 @@ def __copy__(self):
 
 @method
 def __reduce_ex__(self, protocol):
-    return _rebuild, (Tensor if type(self) is CudaTensor else type(self), _device.host(self._array), self.requires_grad, self.device)
+    cls = Tensor if type(self) is CudaTensor else type(self)
+    return _rebuild, (cls, _device.host(self._array), self.requires_grad, self.device)
 
 
 def _rebuild(cls, array, requires, device):

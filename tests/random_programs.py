@@ -7,33 +7,28 @@ a script.
 
 What is not compared, or accepted, and why; each rule stands at one place below, under its number:
 
- 1. Strides: not promised. A program ends where view() fits those of one side only.
+ 1. Strides: not promised, nor which of ViewBackward0 and ReshapeAliasBackward0 a reshape leaves. A program ends where view() fits those
+    of one side only, or reshape() copies on one.
  2. Names of nodes that a backward with create_graph recorded: the graph of a gradient is that of the formula as it is written here.
- 3. What pack hooks are given: what a node saves is its formula's business.
- 4. PyTorch lets a hook that edits its gradient change other gradients that share the memory. Its hook edits a copy and returns that.
+ 3. What pack hooks are given: what a node saves is its formula's business. So .data is written to, which no node notices, in leaves only.
+ 4. PyTorch lets a hook that edits its gradient change other gradients that share the memory. Its hooks edit a copy.
  5. Under hooks that pack a tensor as it is, PyTorch does not notice writes to it. Where this package raises for one, the program ends.
  6. Writes to memory that elements share: this package refuses all, PyTorch some. A program ends where only one of them refuses.
  7. Operands that overlap the written memory: PyTorch refuses or gives what the order of its loop gives. Such steps are not drawn.
  8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
  9. What a failed step left behind: where something changed on PyTorch's side that did not on this one, the program ends.
 10. _version is compared from where a tensor is first seen: some of PyTorch's operations and gradients begin at 1 or 2.
-11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write. Nodes of matmul of more than two
-    dimensions, which PyTorch chooses by strides: programs hide them behind two more.
-12. NotImplementedError, which is a RuntimeError, and RuntimeError are one: PyTorch's own kernels differ in which they raise.
-13. A view made in no_grad leads nowhere: in PyTorch it has no node, here one that ignores what arrives.
-14. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
-15. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
-16. A step with two faults: a view's lost history beside arguments that do not fit. Either may be raised.
-17. take, gather, masked_select, copysign, complex: PyTorch's nodes save what no gradient needs, and refuse a write to it. Not drawn.
-18. Internal errors of PyTorch's in the backward of where(complex, real), and of view_as_real of nothing.
-19. requires_grad_() of a tensor that is a view or has views: PyTorch's record nodes that lead nowhere. It is not drawn.
-20. Programs in which PyTorch crashes, run alone.
-21. A node that was freed, or whose saved values were written to, but that no gradient reaches, after a Function that returned None:
-    PyTorch raises, here nothing is missed.
-22. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base counts as none.
-23. enable_grad in inference_mode: there PyTorch records Functions, but no operations. It is not drawn.
-24. angle: on its branch cut it shows the sign of zeros, which PyTorch's vectorised and scalar loops make differently. Not drawn.
-25. cumprod of one element: PyTorch's gradient is a constant there, with create_graph too. Not drawn.
+11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write, in inference mode by none. Nodes of
+    matmul of more than two dimensions, which PyTorch chooses by strides: programs hide them behind two more.
+12. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
+13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
+14. A step with two faults: a view's lost history beside arguments that do not fit; a dtype that the operation lacks beside shapes that do
+    not fit. Either may be raised.
+15. Internal errors of PyTorch's: assertions, and in the backward of where(complex, real), and of view_as_real of nothing.
+16. Programs in which PyTorch crashes, run alone.
+17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base counts as none.
+18. angle: on its branch cut it shows the sign of zeros, which PyTorch's vectorised and scalar loops make differently. Not drawn.
+19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
 """
 from __future__ import annotations
 
@@ -142,23 +137,23 @@ class Side:
         if base is None:
             return None
         named = [name for name, value in self.pool().items() if value is base]
-        return named or (None if self.inferred else tuple(base.shape))                       # rule 22
+        return named or (None if self.inferred else tuple(base.shape))                       # rule 17
 
     def graph(self, t, node):
         """Names of a tensor's node and of those that follow it."""
-        if node is None or t._base is not None and t._base.dtype != t.dtype:     # rule 11
-            return node is None
+        if t._base is not None and t._base.dtype != t.dtype:     # rule 11
+            return "?"
+        if node is None:
+            return None
         return self.title(node), [self.title(n) for n, _ in node.next_functions]
 
     def title(self, node):
         if node is None:
             return None
-        if getattr(node, "variable", None) is not None and node.variable._is_view() and node.variable._base.requires_grad:     # rule 13
-            return None
         number = node._sequence_nr()
         if any(first <= number <= last for first, last in self.recorded):         # rule 2
             return "?"
-        return node.name().replace("ViewAsReal", "AsStrided")                     # rule 11
+        return node.name().replace("ViewAsReal", "AsStrided").replace("ReshapeAlias", "View")          # rules 11, 1
 
     def describe(self):
         """All that can be seen: {(name, what): value}."""
@@ -189,7 +184,7 @@ def same(a, b, dtype=None):
         finite = np.isfinite(a)
         if (finite != np.isfinite(b)).any():
             return False
-        if not finite.all() and not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        if not finite.all() and a.dtype.kind != "c" and not np.array_equal(a[~finite], b[~finite], equal_nan=True):
             return False
         x, y = a[finite], b[finite]
         return x.size == 0 or bool(abs(x - y).max() <= tolerance * max(1, abs(x).max()))
@@ -224,20 +219,17 @@ class Accepted(Exception):
 
 def judge_errors(at, steps, theirs, ours):
     """The difference in what the last of the steps raised. Raises Accepted where a rule allows it."""
-    if type(theirs) is type(ours) or {type(theirs), type(ours)} == {NotImplementedError, RuntimeError}:           # rule 12
+    if any(words in str(theirs) for words in ("INTERNAL ASSERT", "Expected isFloatingType", "must have a last dimension with stride 1")):
+        raise Accepted("15")
+    if type(theirs).__name__ == type(ours).__name__:
         return None
     packed = any("'same'" in text for s in steps for _, text in s.blocks)
     if packed and theirs is None and "modified by an inplace" in str(ours):
         raise Accepted("5")
-    if None not in (theirs, ours) and str(theirs).startswith(("A view was created", "Output ")):
-        raise Accepted("16")
-    if ours is None and any(words in str(theirs) for words in ("a second time", "modified by an inplace")) and any(
-            "Half" in s.text for s in steps):
-        raise Accepted("21")
-    if "'NoneType' object has no attribute 'register_hook'" in str(theirs):
-        raise Accepted("13")
-    if any(words in str(theirs) for words in ("Expected isFloatingType", "must have a last dimension with stride 1")):
-        raise Accepted("18")
+    lost = str(theirs).startswith(("A view was created", "Output "))
+    unfit = any(words in str(theirs) for words in ("must match the size", "broadcast shape", "can't be cast"))
+    if None not in (theirs, ours) and (lost or unfit and isinstance(ours, NotImplementedError)):
+        raise Accepted("14")
     if any("view size" in str(e) for e in (theirs, ours)):
         raise Accepted("1")
     if any("single memory location" in str(e) for e in (theirs, ours)):
@@ -263,12 +255,15 @@ class Run:
             if any(t._array.dtype in (np.float32, np.complex64) for t in self.sides[1].tensors()):
                 self.dtype = "float32"
             if any(t.requires_grad and t.is_inference() for t in self.sides[1].tensors()):
-                raise Accepted("14")
+                raise Accepted("12")
             found = judge_errors(at, self.steps, theirs, ours)
             if found is None and (step.look or theirs is not None):
                 found = compare(at, *(side.describe() for side in self.sides), self.dtype)
                 if found is not None and theirs is not None and self.unchanged(step):
                     raise Accepted("9")
+                if found is not None and found.what.endswith(("._base", "._is_view")) and any(
+                        word in step.text for word in ("reshape(", "flatten(", "contiguous(")):
+                    raise Accepted("1")
         return found
 
     def unchanged(self, failed):
@@ -427,7 +422,7 @@ def check_all(seeds, length=25):
         status, last, text = in_process("check", seeds, length)
         found.append(text)
         seeds = seeds[seeds.index(last) + 1:]
-        if status and not in_process("draw", range(last, last + 1), length)[0]:          # rule 20
+        if status and not in_process("draw", range(last, last + 1), length)[0]:          # rule 16
             found.append(f"# seed {last}: the process ended with status {status}\n")
     return "\n".join(text for text in found if text)
 

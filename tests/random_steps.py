@@ -18,7 +18,8 @@ UNARY = {
           "({a} * {a} + 1).sqrt()", "{a}.softmax(-1)", "{a}.cumsum(0)", "{a}.floor()", "{a} > 0", "{a}.sign()", "{a}.flip(0)",
           "{a}.log_softmax(0)", "{a}.masked_fill({a} > 0.3, 2.0)", "{a} * (1 + 2j)", "{a}.exp().log1p()", "{a}.roll(1)", "{a}.tril()",
           "{a}.neg()", "{a} / 4", "{a}.pow(3)", "2 ** {a}", "{a}.type(torch.float64)", "{a}.contiguous()", "torch.zeros_like({a})",
-          "torch.ones_like({a}, requires_grad=True)", "{a}.lerp({a} * 2, 0.5)", "{a}.erf()", "torch.nn.functional.softplus({a})",
+          "torch.ones_like({a}, requires_grad=True)", "{a}.lerp({a} * 2, 0.5)", "{a}.cumprod(-1)", "{a}.erf()",
+          "torch.nn.functional.softplus({a})",
           "torch.nn.functional.silu({a})", "{a}.repeat(2) * 1", "{a}.data", "{a}.round()"],
     "c": ["{a}.conj() * 1", "{a}.real", "{a}.imag", "{a}.abs()", "{a} * 2", "{a} * (1 + 2j)", "{a} ** 2", "{a}.sin()", "{a}.tanh()",
           "({a} * 0.5).exp()", "-{a}", "{a}.clone()", "{a} * {a}.conj()", "torch.view_as_real({a})", "{a}.reciprocal()",
@@ -30,7 +31,8 @@ UNARY = {
 BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} * {b}", "torch.maximum({a}, {b})",
           "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=3)",
           "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
-          "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
+          "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b})", "torch.complex({a}, {b})", "({a} * {a} + 1) ** {b}",
+          "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
           "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]
@@ -48,7 +50,8 @@ VIEWS = ["{n}, {m} = {a}.split(1)[:2]", "{n}, {m} = {a}.unbind(0)[:2]", "{n}, {m
 INDEX = ["{a}[[0, {i}, 0]]", "{a}[torch.tensor([{i}, 0])]", "{a}[..., [0, 0]]", "{a}[{a} > 0]", "{a}[:, [{i}, 0]]",
          "{a}[torch.tensor(0)]", "{a}[[0], [0]]", "{a}.index_select(0, torch.tensor([0, {i}]))",
          "{a}[{a}.sum(-1) > 0]", "{a}[[True, False]]", "{a}[None, [0, {i}]]",
-         "{a}[0, ..., [0]]", "{a}[7]", "{a}[torch.tensor([[0, {i}]])]", "{a}[[0, {i}], :1]",
+         "{a}.take(torch.tensor([0, {i}]))", "{a}.gather(0, torch.zeros_like({a}, dtype=torch.int64))",
+         "{a}.masked_select({a} > 0)", "{a}[0, ..., [0]]", "{a}[7]", "{a}[torch.tensor([[0, {i}]])]", "{a}[[0, {i}], :1]",
          "{a}.index_add(0, torch.tensor([0, 0]), torch.ones_like({a})[[0, 0]])",
          "{a}.scatter_add(0, torch.zeros_like({a}, dtype=torch.int64), {a} * 2)", "{a}.index_fill(0, torch.tensor([0]), 2.0)"]
 WRITE = ["{a} += 1", "{a} *= 2", "{a} -= 0.5", "{a} /= 2", "{a}.add_(1)", "{a}.mul_(0.5)", "{a}.sigmoid_()", "{a}.tanh_()", "{a}.sin_()",
@@ -102,8 +105,7 @@ def array_of(t):
     """A tensor's values; the memory, where that holds them as they are."""
     if isinstance(t, autograd_gpu.Tensor):
         return t._array
-    t = t.detach()
-    return t.resolve_conj().resolve_neg().numpy()
+    return t.numpy(force=True)
 
 
 # ------------------------------------------------------------------------------------------------ what programs call by name
@@ -142,6 +144,8 @@ def tools(torch):
             seen.append((label, None if t.grad is None else told(t.grad)))
             if t.grad is not None:
                 with torch.no_grad():
+                    if not ours and (t.grad.is_inference() or not t.grad._version):      # made by this backward: rule 4
+                        t.grad.data = t.grad.data.clone()
                     t.grad.mul_(2)
         return hook
 
@@ -331,7 +335,7 @@ class Draw:
             return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty or 0-d
         aliases = t is not None and t.is_inference() and any(word in template for word in ("detach", ".data", "dtype"))
         if aliases or self.inferring() and ".data =" in template:
-            return self.leaf().partition(" = ")[2]               # rule 14
+            return self.leaf().partition(" = ")[2]               # rule 12
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
                                g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
                                i=self.rng.randrange(2), options=self.rng.choice(OPTIONS))
@@ -396,25 +400,18 @@ class Draw:
         if a not in self.names:
             return self.leaf()
         if not self.floating(self.names[a]):
-            return self.fill(self.rng.choice([w for w in WRITE if "abs_" not in w and "cumsum_" not in w]), a)
+            return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
+        unseen = () if a in self.chosen(lambda t: t.is_leaf) else (".data.",)                      # rule 3
         if self.rng.random() < 0.5:
-            return self.fill(self.rng.choice(WRITE), a)
+            return self.fill(self.rng.choice([w for w in WRITE if not any(x in w for x in unseen)]), a)
         b = self.partner(a)
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else WRITE), a, b)         # rule 7
-        return self.fill(self.rng.choice(WRITE_FROM), a, b)
-
-    def named(self, t):
-        """The names of a tensor."""
-        return [n for n, other in self.names.items() if other is t]
+        return self.fill(self.rng.choice([w for w in WRITE_FROM if not any(x in w for x in unseen)]), a, b)
 
     def flag(self):
         a = self.pick()
-        template = self.rng.choice(FLAGS)
-        changes = "requires_grad" in template or "detach_" in template and a in self.chosen(lambda t: t.is_leaf)
-        if changes and any(self.names[n]._base is not None and a in (n, *self.named(self.names[n]._base)) for n in self.tensors()):
-            return f"del {a}"                # rule 19
-        return self.fill(template, a)
+        return self.fill(self.rng.choice(FLAGS), a)
 
     def hook(self):
         if self.rng.random() < 0.15:
@@ -448,7 +445,7 @@ class Draw:
             self.blocks = self.blocks[:-1]
         elif f["block"] and len(self.blocks) < 2 and rng.random() < 0.05 * f["block"]:
             self.blocks_made += 1
-            self.blocks += ((self.blocks_made, rng.choice([b for b in BLOCKS if not self.inferring() or "no_grad" in b or "False" in b])),)
+            self.blocks += ((self.blocks_made, rng.choice(BLOCKS)),)
         if len(self.tensors()) < 2:
             text = self.leaf()
         else:

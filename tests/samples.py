@@ -413,7 +413,7 @@ def samples():
 
 # ------------------------------------------------------------------------------------------ elementwise ops, internal ones too
 
-REFUSED = {"floor_divide", "heaviside"}      # recorded without a derivative, as in PyTorch
+REFUSED = {"floor_divide", "heaviside", "remainder_of_number"}      # recorded without a derivative, as in PyTorch
 COMPLEX = {"complex", "polar"}               # complex results of real operands: the operator sweep compares them with PyTorch
 ELEMENTWISE = sorted(r.name for r in REGISTRY.values() if isinstance(r, Op) and r.is_elementwise and r.edges
                      and r.name not in REFUSED | COMPLEX)

@@ -191,6 +191,15 @@ def test_the_page_is_what_the_ops_do():
     assert make_ops_page.PATH.read_text(encoding="utf-8") == make_ops_page.written(), "run `python -m tests.make_ops_page`"
 
 
+@pytest.mark.parametrize("name, program", {
+    "floor_divide": lambda x: x // 1, "heaviside": lambda x: torch.heaviside(x, torch.ones(2)), "remainder": lambda x: 2 % x}.items())
+def test_an_op_without_a_derivative_says_so(name, program):
+    x = torch.tensor([1.5, 2.5], requires_grad=True)
+    with pytest.raises(RuntimeError, match=f"derivative.*{name}.*not implemented"):
+        program(x).sum().backward()
+    assert x.grad is None
+
+
 def test_every_name_that_formulas_and_composites_use_exists():
     """F.<name> is looked up when it runs: a misspelt one would show only there."""
     missing = set()

@@ -103,6 +103,146 @@ FOUND = {
         a, b = y.unbind()
         y.mul_(2)
         a.requires_grad_()""",
+    "a_base_that_begins_or_ceases_to_require_grad": """
+        x = torch.ones(3, dtype=torch.float64)
+        v = x[:2]
+        x.requires_grad_()
+        a = v * 2
+        u = x[1:]
+        with torch.no_grad(): w = x[:1]
+        b = w * 2
+        x.requires_grad_(False)
+        c = v * 2
+        d = w * 2
+        e = w.requires_grad""",
+    "a_view_that_requires_grad_by_itself": """
+        x = torch.ones(3, dtype=torch.float64)
+        v = x[:2].requires_grad_()
+        x.requires_grad_()
+        weigh(v * v).backward()
+        x.requires_grad_(False)
+        a = v.requires_grad
+        with torch.no_grad(): u = v[:1]
+        v.requires_grad_(False)
+        b = v.requires_grad""",
+    "a_node_sees_that_what_it_saved_was_written_to_whatever_is_wanted": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x ** torch.tensor([2., 3.], dtype=torch.float64)
+        y.neg_()
+        y.sum().backward()
+        w = torch.tensor([0.5, 1.5], dtype=torch.float64)
+        z = x.lerp(torch.zeros(2, dtype=torch.float64), w)
+        w.mul_(2)
+        z.sum().backward()""",
+    "a_node_that_was_freed_and_that_no_gradient_reaches": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x * x
+        weigh(y).backward()
+        a, b = Half.apply(x, y)
+        b.sum().backward()""",
+    "nodes_save_what_their_gradient_does_not_need": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x * 1
+        a, b, c, d = y.take(torch.tensor([0])), y.gather(0, torch.tensor([0])), y.masked_select(y > 0), torch.complex(y, y)
+        y.mul_(2)
+        weigh(a).backward()
+        weigh(b).backward()
+        weigh(c).backward()
+        weigh(d).backward()""",
+    "functions_are_recorded_in_inference_mode": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        with torch.inference_mode(), torch.enable_grad(): a, b, c = Half.apply(x, x)[0], Same.apply(x), (x * 2).requires_grad
+        y = a * 2
+        weigh(y).backward()
+        with torch.inference_mode(), torch.enable_grad(): Two.apply(x, torch.ones(2))""",
+    "hooks_see_what_a_function_gives_an_input_without_a_gradient": """
+        x = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
+        a, b, c = Two.apply(x, torch.ones(2, 3, dtype=torch.float64))
+        h = a.grad_fn.register_hook(see('two'))
+        weigh(a, c).backward()""",
+    "names_of_nodes_of_in_place_forms": """
+        x = torch.ones(2, 3, dtype=torch.float64, requires_grad=True) * 0.5
+        y, z, w, u = x * 1, x * 1, x.sum(), x.sum(0, keepdim=True)
+        y.t_()
+        y.unsqueeze_(0)
+        y.squeeze_(0)
+        with torch.no_grad(): y.transpose_(0, 1)
+        z.lt_(x)
+        w.greater_(0.5)
+        u.squeeze_()
+        a = torch.nn.functional.leaky_relu_(x * 1)
+        b = torch.nn.functional.elu(x * 1, inplace=True)
+        c = torch.fill(x * 1, 2.0)
+        d = (x * 1).fill_(2.0)""",
+    "autograd_does_not_see_logical_operations": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x * 1
+        y.logical_not_()
+        x.logical_and_(y)""",
+    "a_solution_of_which_one_operand_requires_grad": """
+        x = torch.tensor([[2., 1.], [0., 3.]], dtype=torch.float64, requires_grad=True)
+        y = torch.linalg.solve(x, torch.ones(2, 1, dtype=torch.float64))
+        weigh(y).backward()""",
+    "a_mean_beside_a_variance_that_has_no_gradient": """
+        x = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+        a, b = torch.var_mean(x, correction=1)
+        b.backward()
+        c, d = torch.std_mean(x)
+        d.backward()""",
+    "copies_and_numbers": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x * 2
+        a, b = copy.copy(y), copy.copy(x)
+        y.copy_(3)
+        p = torch.nn.Parameter(y.detach())
+        with torch.no_grad(): p.mul_(2)
+        c, d = torch.broadcast_tensors(x, x)
+        e = 2 % x
+        f = x // 1""",
+    "batched_gradients_of_what_is_not_used": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        g, = torch.autograd.grad(x * 2, y, torch.ones(4, 2, dtype=torch.float64), is_grads_batched=True, materialize_grads=True)""",
+    "a_node_with_hooks_waits_its_turn": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        old = x * 2
+        y = x * 3
+        h = y.register_hook(see('y'))
+        k = old.grad_fn.register_hook(see('old'))
+        z = y * old.sum()
+        weigh(z).backward()""",
+    "a_count_has_no_gradient": """
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        x.norm(0).backward()
+        g = torch.autograd.grad(x.norm(0), x, allow_unused=True)[0]""",
+    "hooks_of_nodes_that_lead_nowhere": """
+        x = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): v = x.t()
+        s = v.std()
+        h = s.grad_fn.register_hook(see('std'))
+        g = grad(s * x.sum(), x)[0]
+        g = grad(s * 2, v)""",
+    "what_is_written_over_has_a_constant_gradient": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y, z, w, v = x * 1, x * 1, x * 1, x * 1
+        y.zero_()
+        z.fill_(2)
+        w.copy_(x)
+        v.fill_(x.sum())
+        weigh(y * y).backward(create_graph=True)
+        g, = torch.autograd.grad(weigh(z * z), x, create_graph=True)
+        k, = torch.autograd.grad(weigh(w * w), x, create_graph=True)
+        m, = torch.autograd.grad(weigh(v * v), x, create_graph=True)""",
+    "node_hooks_see_none_for_what_leads_nowhere": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): v = x[:1]
+        y, z = v.sin(), torch.stack([v, x[:1]])
+        a, b, c = Two.apply(x, w)
+        h, k, m = y.grad_fn.register_hook(see('sin')), z.grad_fn.register_hook(see('stack')), a.grad_fn.register_hook(see('two'))
+        y.backward()
+        weigh(z).backward()
+        g, = grad(weigh(a), x)""",
     "what_is_refused": """
         a = torch.tensor([1 + 2j]).abs_()
         b = torch.tensor([True]).sub(torch.tensor([True]), alpha=2)

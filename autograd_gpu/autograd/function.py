@@ -155,8 +155,14 @@ class FunctionCtx(Node):
         results = backward(self, *grads)
         found = []
         for i, (g, meta) in enumerate(self._returned(results if isinstance(results, tuple) else (results,))):
-            edge, _ = self._edge_list[len(found)]
-            found.append(None if g is None or edge is None else fitted(self._checked(g, i, *meta), *meta[:2]))
+            if g is None:
+                found.append(None)
+                continue
+            if not isinstance(g, Tensor):
+                raise RuntimeError(f"function {self._title}: expected Variable or None (got {type(g).__name__}) at index {i}")
+            if self._edge_list[len(found)][0] is None:           # it goes nowhere, so it need not fit: the node's hooks see it
+                meta = _meta(g)
+            found.append(fitted(self._checked(g, i, *meta), *meta[:2]))
         if not keep:
             self._release()
         return tuple(found)
@@ -175,8 +181,6 @@ class FunctionCtx(Node):
                                    f"corresponding forward input was not a Variable")
 
     def _checked(self, g, i, shape, dtype, device):
-        if not isinstance(g, Tensor):
-            raise RuntimeError(f"function {self._title}: expected Variable or None (got {type(g).__name__}) at index {i}")
         lead = g.ndim - len(shape)
         if lead < 0 or any([n not in (1, m) for n, m in zip(shape, g.shape[lead:], strict=True)]):
             raise RuntimeError(f"Function {self._title} returned an invalid gradient at index {i} - got {list(g.shape)} but expected shape "
@@ -273,7 +277,7 @@ class Function:
         for t in inputs:
             if t._view is not None:
                 refresh(t)
-        recorded = state.records() and any([t._requires for t in inputs])
+        recorded = state.enabled and any([t._requires for t in inputs])          # in inference mode too, under enable_grad()
         edges = tuple([edge_of(t) for t in inputs]) if recorded else ()          # before forward, which may write to its inputs
         ctx = new_node(cls._node_class)
         ctx._edge_list = edges

@@ -42,7 +42,7 @@ def deliverer(task, arrive):
             if old is ABSENT and not left:
                 del buffers[n]
                 shared = tensors or g is grad or g is None or g.base is not None
-                if directly and n._rare is None and n.variable._hooks is None and n.variable._requires and n.variable._view is None:
+                if directly and n._rare is None and n.variable._hooks is None and n.variable._requires:
                     if g is not None:
                         accumulate(n.variable, g, shared)
                 else:
@@ -127,9 +127,9 @@ def _visit(task, node, grad):
 
 def _wanted(task, node, results):
     """A node's results, None in place of those that go nowhere in this backward; all of them where they are computed jointly."""
-    if task.needed is None:
+    if task.needed is None and not everywhere.nowhere:
         return results
-    wanted = [n in task.needed or n in task.captured for n, _ in node._edges()]
+    wanted = [n is not None and (task.needed is None or n in task.needed or n in task.captured) for n, _ in node._edges()]
     if not isinstance(results, tuple):
         return results if wanted[0] else None
     return results if node._jointly and any(wanted) else tuple([g if w else None for w, g in zip(wanted, results, strict=True)])
@@ -166,8 +166,6 @@ def _arrive_at_leaf(task, node, g, shared):
     if node not in task.captured if task.captures is not None else task.needed is not None and node not in task.needed:
         if node in task.ends and leaf_hooks is not None:
             _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph)
-        return
-    if variable._view is not None and variable._view.base._requires:         # made in no_grad: it leads nowhere
         return
     if leaf_hooks is not None and (leaf_hooks.tensor_hooks or leaf_hooks.grad_dtype is not _hooks.OWN):
         g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph), True

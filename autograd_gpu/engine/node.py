@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.base import LeafView, Tensor, wrap
 from autograd_gpu.devices import CPU
 from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.grad_mode import everywhere
@@ -187,13 +187,22 @@ class AccumulateGrad(Node):
     _title = "torch::autograd::AccumulateGrad"
 
 
-def leaf_node(t: Tensor) -> AccumulateGrad:
-    """The AccumulateGrad of a leaf, made at its first need."""
+def leads_nowhere(t: Tensor) -> bool:
+    """Whether a tensor is a view that requires grad as its base does, but was made while nothing was recorded: no gradient reaches it."""
+    view = t._view
+    return view is not None and t._node is None and type(view) is not LeafView and view.base._requires
+
+
+def leaf_node(t: Tensor) -> AccumulateGrad | None:
+    """The AccumulateGrad of a leaf, made at its first need; None for a view that leads nowhere."""
     reference = t._leaf
     if reference is not None:
         node = reference()
         if node is not None:
             return node
+    if t._view is not None and leads_nowhere(t):
+        everywhere.nowhere = True
+        return None
     node = AccumulateGrad()
     node.variable = t
     node._seq = LAST

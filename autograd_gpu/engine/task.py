@@ -4,6 +4,7 @@ from __future__ import annotations
 import operator
 
 from autograd_gpu import devices as _device
+from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.engine.node import LEAF, MANY, TWO
 
 _by_seq = operator.attrgetter("_seq")
@@ -120,7 +121,7 @@ def find_needed(task):
     """The nodes that have to run for the gradients that a task wants, those at which it ends not included. None: all of them."""
     needed = set(task.only or ())
     wanted = needed | set(task.captured)
-    if not needed and not task.ends and wanted == {n for n in task.buffers if not n._arity}:
+    if not needed and not everywhere.nowhere and not task.ends and wanted == {n for n in task.buffers if not n._arity}:
         return None                          # the leaves, all of them, are what is wanted
     for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
         arity = node._arity

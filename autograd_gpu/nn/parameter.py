@@ -1,7 +1,7 @@
 """Parameter and Buffer: tensors that a module finds by themselves when they are assigned to it."""
 from __future__ import annotations
 
-from autograd_gpu.base import Tensor, uncounted
+from autograd_gpu.base import Tensor
 from autograd_gpu.ops.creation import check_requires, empty
 
 
@@ -15,7 +15,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True):
         data = empty(0) if data is None else data
-        t = uncounted(data)
+        t = data.detach()
         t.__class__ = cls
         if requires_grad:
             check_requires(t)

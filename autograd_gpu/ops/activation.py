@@ -84,7 +84,7 @@ masked_fill_value.vjp(self=lambda grad, mask: F.where(mask, 0, grad), value=lamb
 @elementwise(inplace=False, divert=of_tensors("maximum"))
 def maximum(self, other):
     """The larger element, NaN if either is. Reference: torch.maximum."""
-    refuse("maximum", self, "c")
+    refuse("maximum", self, "c", RuntimeError)
     return np.maximum(self, other)
 
 maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self == other, grad / 2, grad)),
@@ -94,7 +94,7 @@ maximum.vjp(self=lambda grad, self, other: F.where(self < other, 0, F.where(self
 @elementwise(inplace=False, divert=of_tensors("minimum"))
 def minimum(self, other):
     """The smaller element, NaN if either is. Reference: torch.minimum."""
-    refuse("minimum", self, "c")
+    refuse("minimum", self, "c", RuntimeError)
     return np.minimum(self, other)
 
 minimum.vjp(self=lambda grad, self, other: F.where(self > other, 0, F.where(self == other, grad / 2, grad)),
@@ -104,7 +104,7 @@ minimum.vjp(self=lambda grad, self, other: F.where(self > other, 0, F.where(self
 @elementwise(inplace=False, divert=of_tensors("fmax"))
 def fmax(self, other):
     """The larger element, the other one where one is NaN. Reference: torch.fmax."""
-    refuse("fmax", self, "c")
+    refuse("fmax", self, "c", RuntimeError)
     return np.fmax(self, other)
 
 fmax.vjp(self=lambda grad, self, other: F.where((self >= other) | F.isnan(other), grad, 0),
@@ -114,7 +114,7 @@ fmax.vjp(self=lambda grad, self, other: F.where((self >= other) | F.isnan(other)
 @elementwise(inplace=False, divert=of_tensors("fmin"))
 def fmin(self, other):
     """The smaller element, the other one where one is NaN. Reference: torch.fmin."""
-    refuse("fmin", self, "c")
+    refuse("fmin", self, "c", RuntimeError)
     return np.fmin(self, other)
 
 fmin.vjp(self=lambda grad, self, other: F.where((self <= other) | F.isnan(other), grad, 0),
@@ -279,7 +279,7 @@ def relu(self):
 relu.vjp(self=lambda grad, result: F.threshold_backward(grad, result, 0))
 
 
-@elementwise(method=False, function=False)
+@elementwise(over="LeakyReluBackward1", method=False, function=False)
 def leaky_relu(self, negative_slope: Number = 0.01):
     """self where it is positive, else negative_slope * self. Reference: torch.nn.functional.leaky_relu."""
     negative_slope = check_number("leaky_relu", "negative_slope", negative_slope)
@@ -295,10 +295,10 @@ def leaky_relu_backward(grad_output, self, negative_slope: Number):
     return np.where(self > 0, grad_output, grad_output * negative_slope)
 
 leaky_relu_backward.vjp(grad_output=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope),
-                        self=lambda grad: F.zero(grad))
+                        self=lambda grad: F.no_gradient(grad))
 
 
-@elementwise(method=False, function=False)
+@elementwise(over="EluBackward1", method=False, function=False)
 def elu(self, alpha: Number = 1.0, scale: Number = 1, input_scale: Number = 1):
     """scale * (self, or alpha * (exp(input_scale * self) - 1) where self is negative). Reference: torch.nn.functional.elu."""
     refuse("elu", self, "biuc")
@@ -315,7 +315,7 @@ def selu(input):
     return F.elu(input, 1.6732632423543772, 1.0507009873554805, 1)
 
 
-@elementwise(method=False, out=False)
+@elementwise(over="CeluBackward1", method=False, out=False)
 def celu(self, alpha: Number = 1.0):
     """elu, continuously differentiable for every alpha. Reference: torch.celu."""
     refuse("celu", self, "biuc")
@@ -413,7 +413,7 @@ def hardtanh_backward(grad_output, self, min_val: Number, max_val: Number):
     return F.where((self <= min_val) | (self >= max_val), 0, grad_output)
 
 hardtanh_backward.vjp(grad_output=lambda grad, self, min_val, max_val: F.hardtanh_backward(grad, self, min_val, max_val),
-                      self=lambda grad: F.zero(grad))
+                      self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False, inplace=True)
@@ -456,7 +456,7 @@ def hardshrink_backward(grad_output, self, lambd: Number):
     return F.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 hardshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.hardshrink_backward(grad, self, lambd),
-                        self=lambda grad: F.zero(grad))
+                        self=lambda grad: F.no_gradient(grad))
 
 
 @elementwise(method=False, function=False)
@@ -477,10 +477,10 @@ def softshrink_backward(grad_output, self, lambd: Number):
     return F.where((self >= -lambd) & (self <= lambd), 0, grad_output)
 
 softshrink_backward.vjp(grad_output=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd),
-                        self=lambda grad: F.zero(grad))
+                        self=lambda grad: F.no_gradient(grad))
 
 
-@elementwise(method=False)
+@elementwise(over="ThresholdBackward1", method=False)
 def threshold(self, threshold: Number, value: Number):
     """self above a threshold, else value. Reference: torch.nn.functional.threshold."""
     check_number("threshold", "threshold", threshold)
@@ -497,7 +497,7 @@ def threshold_backward(grad_output, self, threshold: Number):
     return F.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
-                       self=lambda grad: F.zero(grad))
+                       self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False)
@@ -519,7 +519,7 @@ def prelu_kernel(self, weight):
     return F.where(self > 0, self, weight * self)
 
 prelu_kernel.vjp(self=lambda grad, self, weight: F.where(self > 0, grad, weight * grad),
-                 weight=lambda grad, self: F.where(self > 0, 0, self * grad))
+                 weight=lambda grad, self, weight: F.where(self > 0, 0, self * grad))
 
 
 @composite

@@ -155,14 +155,14 @@ def isfinite(self):
 @elementwise(inplace=False)
 def isposinf(self):
     """Whether elements are inf. Raises RuntimeError for complex. Reference: torch.isposinf."""
-    refuse("isposinf", self, "c")
+    refuse("isposinf", self, "c", RuntimeError)
     return self == np.inf
 
 
 @elementwise(inplace=False)
 def isneginf(self):
     """Whether elements are -inf. Raises RuntimeError for complex. Reference: torch.isneginf."""
-    refuse("isneginf", self, "c")
+    refuse("isneginf", self, "c", RuntimeError)
     return self == -np.inf
 
 
@@ -254,7 +254,7 @@ def heaviside(self, values):
     if self.dtype != values.dtype:
         raise RuntimeError(f"heaviside: not available for tensors with different dtypes, got {_dtype.of(self.dtype)} and "
                            f"{_dtype.of(values.dtype)}: convert one of them, with .to(dtype)")
-    refuse("heaviside", self, "c")
+    refuse("heaviside", self, "c", RuntimeError)
     return np.where(self == 0, values, np.greater(self, 0).astype(self.dtype))
 
 heaviside.vjp(self=lambda grad: F.not_differentiable(grad, "heaviside"), values=lambda grad: F.not_differentiable(grad, "heaviside"))

@@ -82,6 +82,8 @@ def _node_class(text, op, on_cuda):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:
             text(f"_raw_saved_{name} = property(lambda node: raw_saved(node, {name!r}))")
+        if op.title == "torch::autograd::NotImplemented":        # PyTorch's lists what needs a gradient, nothing else
+            text("next_functions = property(lambda node: tuple([e for e in node._edges() if e[0] is not None]))")
         if op.digit:
             with text.block("def name(node):"):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
@@ -114,7 +116,7 @@ def _apply(text, op, reader, on_cuda, together):
     nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node._edge_list)"
     with text.block(f"def {'_apply' if reader == 'raw' else '_apply_tensors'}(node, grad, keep):"):
         with text.block("if grad is None:" if op.outputs == 1 else "if all_none(grad):"):
-            text("if not keep: node._release()")
+            text("unreached(node, keep)")
             text(f"return {nothing}")
         if op.outputs == 1:
             large = " or grad.size >= LARGE" if reader == "raw" and not on_cuda and op.in_blocks else ""
@@ -143,12 +145,11 @@ def _apply(text, op, reader, on_cuda, together):
             for i, p in enumerate(op.edges):
                 text(f"if g{i} is not None: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
         else:
-            saved = [*op.saved_inputs, *op.saved_results, *op.saved_aux]
-            shared = [n for n in saved if sum([n in op.formula_parameters[p] for p in op.edges]) > 1]
-            for name in shared:              # once: to read a value may run an unpack hook
-                _load(text, op, name, reader, maybe=name in op.saved_inputs and _is_saved_by_need(op, name))
+            always = [n for n in [*op.saved_inputs, *op.saved_results, *op.saved_aux] if not _is_saved_by_need(op, n)]
+            for name in always:              # once: to read a value may run an unpack hook
+                _load(text, op, name, reader)
             for i, p in enumerate(op.edges):
-                _one_gradient(text, op, i, p, reader, shared)
+                _one_gradient(text, op, i, p, reader, always)
         _end_of_apply(text, op, "g0" if op.arity == 1 else "(" + ", ".join(f"g{i}" for i in range(len(op.edges))) + ",)")
 
 
@@ -441,7 +442,7 @@ def _record(text, op, on_cuda):
         text(f"if mode == 2: rare(node, local.state, {outs})")
     if op.outputs == 1:                      # a view made while nothing is recorded requires what its base does, and is a leaf
         text("else:")
-        text(f"    out._node = None; out._nr = 0; out._requires = {'input._requires' if op.is_view else 'False'}")
+        text(f"    out._node = None; out._nr = 0; out._requires = {'view.base._requires' if op.is_view else 'False'}")
         if op.is_view:
             text("    if not local.state.records(): view.step = unrecorded(view.step)")
         else:
@@ -486,9 +487,8 @@ def _record_saved(text, op):
         if op.roles[p] == OPTIONAL:
             conditions.append(f"{name} is not None")
         if _is_saved_by_need(op, p):
-            conditions.append("(" + " or ".join(
-                f"{public(u)}._requires" if op.roles[u] == TENSOR else f"({u} is not None and {u}._requires)"
-                for u in op.users[p]) + ")")
+            i = op.edges.index(*op.users[p])
+            conditions.append(f"node.n{i} is not None" if op.arity <= 2 else f"node._edge_list[{i}][0] is not None")
         if conditions:
             text(f"if {' and '.join(conditions)}: {save}")
             text(f"else: node.s_{p} = None")
@@ -506,9 +506,8 @@ def _record_saved(text, op):
 
 
 def _is_saved_by_need(op, name):
-    """Whether a node keeps an input only where one of the gradients that use it is wanted."""
-    users = op.users[name]
-    return name in op.saved_inputs and len(op.edges) > 1 and users is not None and set(users) != set(op.edges)
+    """Whether a node keeps an input only where the gradient that uses it is wanted: one that several use is always kept, as in PyTorch."""
+    return name in op.saved_inputs and len(op.edges) > 1 and not op.list_edge and len(op.users[name] or ()) == 1
 
 
 def _plain_source(op, name):

@@ -68,7 +68,7 @@ def linalg_det(self):
     check_matrices("linalg.det", self)
     return np.linalg.det(self)
 
-linalg_det.vjp(self=lambda grad, self: grad[..., None, None] * F.cofactors(self))
+linalg_det.vjp(self=lambda grad, self, result: grad[..., None, None] * F.cofactors(self))
 
 
 @op(method=False, function=False)
@@ -149,7 +149,7 @@ def solve_matrices(A, B):
 @solve_matrices.vjp_shared("A", "B")
 def _solve_backward(needs, grad, A, result):
     g = F.solve_matrices(F.mH(A), grad)
-    return (-(g @ F.mH(result)) if needs[0] else None), g
+    return -(g @ F.mH(result)) if needs[0] else None, g if needs[1] else None
 
 
 @composite(method=False, function=False, out=True)

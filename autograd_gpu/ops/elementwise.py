@@ -157,7 +157,7 @@ def div_rounded(self, other, *, rounding_mode: str | None = None):
     down = np.floor_divide(self, other)
     return down + ((down < 0) & (down * other != self)).astype(down.dtype)
 
-div_rounded.vjp(self=lambda grad: F.no_gradient(grad), other=lambda grad: F.no_gradient(grad))
+div_rounded.vjp(self=lambda grad, other: F.no_gradient(grad), other=lambda grad, self, other: F.no_gradient(grad))
 
 
 @composite(inplace=True, out=True)
@@ -226,7 +226,15 @@ remainder_tensors.vjp(self=lambda grad: grad,
 @composite(method=False, function=False)
 def rremainder(self, other):
     """other % self for a number."""
-    return F.remainder_tensors(other, self)
+    return F.remainder_of_number(other, self) if isinstance(other, Number) else F.remainder_tensors(other, self)
+
+
+@elementwise(node="torch::autograd::NotImplemented", method=False, function=False, inplace=False)
+def remainder_of_number(value: Number, other):
+    """A number % other; recorded, without a derivative, as in PyTorch."""
+    return F.remainder_tensors(np.asarray(value).astype(beside(other, value).dtype), other)
+
+remainder_of_number.vjp(other=lambda grad: F.not_differentiable(grad, "remainder"))
 
 
 @elementwise(node="FmodBackward0", divert={NOT_NUMBER.format("other"): "fmod_tensors"})
@@ -278,7 +286,7 @@ def positive(input):
 
 @elementwise()
 def abs(self):
-    """The absolute value; of complex numbers real. Reference: torch.abs."""
+    """The absolute value; of complex numbers real. Raises NotImplementedError for bools. Reference: torch.abs."""
     refuse("abs", self, "b")
     return np.absolute(self)
 
@@ -558,7 +566,7 @@ def complex(real, imag):
     out.real, out.imag = real, imag
     return out
 
-complex.vjp(real=lambda grad: F.real(grad), imag=lambda grad: F.imag(grad))
+complex.vjp(real=lambda grad, real: F.real(grad), imag=lambda grad, imag: F.imag(grad))
 
 
 @elementwise(method=False, inplace=False, promote=[], domain=(0.1, 2), divert=of_tensors("polar", "abs", "angle"))

@@ -100,7 +100,7 @@ def gather(self, dim: int, index, *, sparse_grad: bool = False):
         return np.empty(index.shape, self.dtype)
     return x[F.key_along(i, d)].reshape(index.shape)
 
-gather.vjp(self=lambda grad, self_shape, dim, index: F.gather_backward(grad, self_shape, dim, index))
+gather.vjp(self=lambda grad, self, dim, index: F.gather_backward(grad, self.shape, dim, index))
 
 
 @op(node="ScatterAddBackward0", method=False, function=False)
@@ -152,7 +152,7 @@ def scatter_number(self, dim: int, index, value: Number):
 scatter_number.vjp(self=lambda grad, dim, index: F.scatter_number(grad, dim, index, 0))
 
 
-@op(method=False, function=False, node="NotImplemented")
+@op(method=False, function=False, node="torch::autograd::NotImplemented")
 def scatter_reduced(self, dim: int, index, src, reduce: str):
     """A copy with src's elements added to, or multiplied with, those at an index along a dimension."""
     out = self.copy()
@@ -302,8 +302,8 @@ def index_add(self, dim: int, index, source, *, alpha: Number = 1):
     return np.moveaxis(moved, 0, d).reshape(self.shape)
 
 index_add.vjp(self=lambda grad: grad,
-              source=lambda grad, source_shape, dim, index, alpha: F.scaled_back(
-                  F.reshape(F.index_select(grad, dim, index), source_shape), alpha))
+              source=lambda grad, source, dim, index, alpha: F.scaled_back(
+                  F.reshape(F.index_select(grad, dim, index), source.shape), alpha))
 
 
 @op(inplace=True)
@@ -324,7 +324,7 @@ def index_copy(self, dim: int, index, source):
     return out.reshape(self.shape)
 
 index_copy.vjp(self=lambda grad, dim, index: F.index_fill_number(grad, dim, index, 0),
-               source=lambda grad, source_shape, dim, index: F.reshape(F.index_select(grad, dim, index), source_shape))
+               source=lambda grad, source, dim, index: F.reshape(F.index_select(grad, dim, index), source.shape))
 
 
 @op(method=False, function=False, node="IndexFillBackward0")
@@ -376,7 +376,7 @@ def masked_select(self, mask):
     shape = F.broadcast_shapes(self.shape, mask.shape)
     return np.broadcast_to(self, shape)[np.broadcast_to(mask, shape)]
 
-masked_select.vjp(self=lambda grad, self_shape, mask: F.masked_select_backward(grad, mask, self_shape))
+masked_select.vjp(self=lambda grad, self, mask: F.masked_select_backward(grad, mask, self.shape))
 
 
 @op(method=False, function=False)
@@ -457,7 +457,7 @@ def take(self, index):
     except IndexError:
         raise IndexError(f"take: out of range: an index lies outside a tensor of {self.size} elements") from None
 
-take.vjp(self=lambda grad, self_shape, index: F.take_backward(grad, self_shape, index))
+take.vjp(self=lambda grad, self, index: F.take_backward(grad, self.shape, index))
 
 
 @op(method=False, function=False)

@@ -384,7 +384,7 @@ def copy(self, src, non_blocking: bool = False):
         return src
     return (src.real if src.dtype.kind == "c" and self.dtype.kind not in "cb" else src).astype(self.dtype)
 
-copy.vjp(self=lambda grad: F.zero(grad), src=lambda grad: grad)
+copy.vjp(self=lambda grad: F.no_gradient(grad), src=lambda grad: grad)
 
 
 @composite(method=False, function=False, moves=True)
@@ -393,9 +393,9 @@ def copy_across(input, src, non_blocking=False):
     if isinstance(src, (bool, int, float, complex)):
         src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
-        if not _device.is_array(src):
+        if not _device.is_array(src) and not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
-        src = wrap(src)
+        src = wrap(src if _device.is_array(src) else np.asarray(src))
     return F.copy(input, F.to(src, device=input.device))
 
 
@@ -404,15 +404,16 @@ def zero(self):
     """Zeros in self's shape and dtype: zero_ writes them. Reference: torch.Tensor.zero_."""
     return np.zeros_like(self)
 
-zero.vjp(self=lambda grad: F.zero(grad))
+zero.vjp(self=lambda grad: F.no_gradient(grad))
 
 
-@op(node="FillBackward2", method=False, inplace="only", divert={"isinstance(value, Tensor)": "fill_across"}, out=False)
+@op(node="FillBackward0", over="FillBackward2", method=False, inplace="only", out=False,
+    divert={"isinstance(value, Tensor)": "fill_across"})
 def fill(self, value: Number):
     """A value everywhere, in self's shape and dtype. Reference: torch.fill, torch.Tensor.fill_."""
     return np.full(self.shape, fitted("fill", value, self.dtype), self.dtype)
 
-fill.vjp(self=lambda grad: F.zero(grad))
+fill.vjp(self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False, moves=True)
@@ -421,11 +422,11 @@ def fill_across(input, value):
     return F.fill_tensor(input, F.to(value, device=input.device))
 
 
-@op(node="FillBackward3", method=False, function=False)
+@op(node="FillBackward1", over="FillBackward3", method=False, function=False)
 def fill_tensor(self, value):
     """The value of a 0-d tensor everywhere."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
     return np.broadcast_to(value.astype(self.dtype), self.shape).copy()
 
-fill_tensor.vjp(self=lambda grad: F.zero(grad), value=lambda grad: F.sum(grad))
+fill_tensor.vjp(self=lambda grad: F.no_gradient(grad), value=lambda grad: F.sum(grad))

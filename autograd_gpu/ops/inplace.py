@@ -16,10 +16,11 @@ from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
-from autograd_gpu.ops.views import overwritten, refresh, set_history, unwritable
+from autograd_gpu.ops.views import overwritten, refresh, rename, set_history, unwritable
 
 _COMPARISONS = dict(eq="Eq", ne="Ne", lt="Lt", le="Le", gt="Gt", ge="Ge", not_equal="Ne", less="Lt", less_equal="Le", greater="Gt",
                     greater_equal="Ge")
+_LOGICAL = frozenset(("logical_not", "logical_and", "logical_or", "logical_xor"))      # autograd does not see these: history stays
 _REAL_OF_COMPLEX = ("abs_", "absolute_")
 _REPEATABLE = ("fill_", "zero_")             # leave the same value whatever order elements that share memory are written in
 
@@ -89,10 +90,11 @@ def inplace(op):
     title = op.name + "_"
     keeps = _may_save_self(op)
     no_derivative = getattr(op, "title", None) or "".join([word.capitalize() for word in op.name.split("_")]) + "Backward0"
+    compares, logical = _COMPARISONS.get(op.name), op.name in _LOGICAL
     binary = isinstance(op, Op) and op.is_elementwise and len(op.promotes) == 2
 
     def function(input, *args, **kwargs):
-        tracked = check_writable(input, title, (*args, *kwargs.values()))
+        tracked = not logical and check_writable(input, title, (*args, *kwargs.values()))
         if title in _REAL_OF_COMPLEX and input._array.dtype.kind == "c":
             raise RuntimeError(f"{title}: In-place {op.name} is not supported for complex tensors: its result is real")
         if binary and not tracked and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
@@ -112,13 +114,14 @@ def inplace(op):
         written(input, data)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
-                others = (*args, *kwargs.values())
-                label = no_derivative
-                if op.name in _COMPARISONS:  # PyTorch numbers its forms: with a number, with a tensor
-                    label = f"{_COMPARISONS[op.name]}Backward{sum([isinstance(o, Tensor) for o in others])}"
-                if source._requires or op.name in _COMPARISONS:
-                    set_history(input, overwritten((source, *others), label), 0)
+                operands = source, *args, *kwargs.values()
+                if compares:                 # PyTorch numbers its forms: with a number, with a tensor
+                    label = f"{compares}Backward{sum([isinstance(o, Tensor) for o in operands[1:]])}"
+                    set_history(input, overwritten(operands, label), 0)
+                elif source._requires:
+                    set_history(input, overwritten(operands, no_derivative), 0)
             elif out._node is not source._node:
+                rename(out._node, getattr(getattr(out._node, "_record", None), "over", None))
                 _keep_result(input, out._node)
                 set_history(input, out._node, out._nr)
         return input

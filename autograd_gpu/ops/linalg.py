@@ -386,8 +386,8 @@ def kron(input, other):
     n = max(input.ndim, other.ndim)
     x = (1,) * (n - input.ndim) + tuple(input.shape)
     y = (1,) * (n - other.ndim) + tuple(other.shape)
-    left = F.reshape(input, tuple([m for k in x for m in (k, 1)]))
-    right = F.reshape(other, tuple([m for k in y for m in (1, k)]))
+    left = F.unsafe_view(input, tuple([m for k in x for m in (k, 1)]))
+    right = F.unsafe_view(other, tuple([m for k in y for m in (1, k)]))
     return F.unsafe_view(left * right, tuple([i * j for i, j in zip(x, y, strict=True)]))
 
 

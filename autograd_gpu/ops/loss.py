@@ -196,7 +196,7 @@ def binary_cross_entropy_of(self, target, weight: Tensor | None, reduction: int)
 binary_cross_entropy_of.vjp(
     self=lambda grad, self, target, weight, reduction:
         F.weighted(F.per_element(grad, self.shape, reduction), weight) * (self - target) / F.at_least(self * (1 - self), 1e-12),
-    target=lambda grad, self, weight, reduction, self_shape:
+    target=lambda grad, self, target, weight, reduction, self_shape:
         F.weighted(F.per_element(grad, self_shape, reduction), weight) * (F.log1p(-self) - F.log(self)))
 
 
@@ -258,7 +258,7 @@ def binary_cross_entropy_with_logits_of(self, target, weight: Tensor | None, pos
 binary_cross_entropy_with_logits_of.vjp(
     self=lambda grad, self, target, weight, pos_weight, reduction:
         F.weighted(F.per_element(grad, self.shape, reduction), weight) * F.logit_slope(self, target, pos_weight),
-    target=lambda grad, self, weight, pos_weight, reduction:
+    target=lambda grad, self, target, weight, pos_weight, reduction:
         F.weighted(F.per_element(grad, self.shape, reduction), weight) * F.truth_slope(self, pos_weight))
 
 
@@ -377,8 +377,8 @@ def nll_loss_forward(self, target, weight: Tensor | None, reduction: int, ignore
     """nll_loss for one sample, or a batch of them."""
     return F.nll_value(self, target, weight, reduction, ignore_index)
 
-nll_loss_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index:
-                     F.nll_loss_backward(grad, target, weight, self_shape, reduction, ignore_index))
+nll_loss_forward.vjp(self=lambda grad, self, target, weight, reduction, ignore_index:
+                     F.nll_loss_backward(grad, target, weight, self.shape, reduction, ignore_index))
 
 
 @op(node="NllLoss2DBackward0", method=False, function=False)
@@ -386,8 +386,8 @@ def nll_loss2d_forward(self, target, weight: Tensor | None, reduction: int, igno
     """nll_loss for a batch of images."""
     return F.nll_value(self, target, weight, reduction, ignore_index)
 
-nll_loss2d_forward.vjp(self=lambda grad, target, weight, self_shape, reduction, ignore_index:
-                       F.nll_loss_backward(grad, target, weight, self_shape, reduction, ignore_index))
+nll_loss2d_forward.vjp(self=lambda grad, self, target, weight, reduction, ignore_index:
+                       F.nll_loss_backward(grad, target, weight, self.shape, reduction, ignore_index))
 
 
 @op(method=False, function=False)

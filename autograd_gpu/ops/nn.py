@@ -37,7 +37,7 @@ def linear(input, weight, bias=None):
     if not input.ndim or not weight.ndim:
         raise RuntimeError(f"linear: both arguments to linear need to be at least 1D, but they are {input.ndim}D and {weight.ndim}D")
     if weight.ndim == 1:
-        out = F.matmul(input, weight)
+        out = F.matmul(input, F.t(weight))
         return out if bias is None else out + bias
     if bias is None:
         return F.matmul(input, F.t(weight))
@@ -235,7 +235,7 @@ def native_layer_norm(input, normalized_shape: Size, weight: Tensor | None = Non
 
 
 @native_layer_norm.vjp_shared("input", "weight", "bias")
-def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, normalized_shape):
+def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight, bias, normalized_shape):
     return F.normalized_backward(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, weight,
                                  (*range(-len(normalized_shape), 0),), True)
 

@@ -61,11 +61,13 @@ class Op:
 
     def __init__(self, body, *, elementwise=False, view=False, node=None, digit=None, outputs=(), differentiable=None, hidden=(),
                  aux=(), many=False, promote=None, to_float=False, may_be_integer=False, varargs=None, aliases=None, divert=None,
-                 cuda=None, method=True, function=True, inplace=None, out=None, accepts_none=False, domain=(-2.0, 2.0), samples=None):
+                 cuda=None, over=None, method=True, function=True, inplace=None, out=None, accepts_none=False, domain=(-2.0, 2.0),
+                 samples=None):
         self.name = body.__name__
         self.body = body
         self.is_elementwise, self.is_view, self.cuda = elementwise, view, cuda
         self.method, self.is_function, self.domain, self.samples = method, function, domain, samples
+        self.over = over
         self.inplace = elementwise if inplace is None else inplace
         self.out = function and not view and not many if out is None else out
         self.digit = digit
@@ -244,6 +246,7 @@ def op(**options):
     """Decorator: make a body an op. Options:
 
     node             the node's name, where it is not <Op>Backward0
+    over             the node's name where the in-place form made it, if PyTorch has another for that
     digit            a function of plain parameters giving the digit by which PyTorch tells overloads apart; then `node` is the name
                      without "Backward" and digit
     outputs          names of several results; `differentiable` says which have a history, `hidden` which are not returned

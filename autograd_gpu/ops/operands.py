@@ -97,10 +97,10 @@ def of_tensors(name, first="input", second="other"):
     return {" or ".join([one.format(p) for p in (first, second) if p]): refused.__name__}
 
 
-def refuse(name, array, kinds):
-    """Raises NotImplementedError for dtypes that PyTorch has no such op for."""
+def refuse(name, array, kinds, error=NotImplementedError):
+    """Raises an error for dtypes that PyTorch has no such op for."""
     if array.dtype.kind in kinds:
-        raise NotImplementedError(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
+        raise error(f"{name}: not implemented for {_dtype.of(array.dtype)}: convert the tensor first, with .to(dtype)")
 
 
 def floating(name, dtype):

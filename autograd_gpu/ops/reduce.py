@@ -251,6 +251,7 @@ def max(self, dim: int | Tensor = None, keepdim: bool = False, *, other: Any = N
     """
     d = self.dtype
     if d is not _F32 and d is not _F64:
+        _nonempty("max", self.shape, (), None)
         _ordered("max", d, error=NotImplementedError)
     try:
         return np.maximum.reduce(self, None)
@@ -269,6 +270,7 @@ def min(self, dim: int | Tensor = None, keepdim: bool = False, *, other: Any = N
     """
     d = self.dtype
     if d is not _F32 and d is not _F64:
+        _nonempty("min", self.shape, (), None)
         _ordered("min", d, error=NotImplementedError)
     try:
         return np.minimum.reduce(self, None)
@@ -391,7 +393,8 @@ def amax(self, dim: Dims = (), keepdim: bool = False):
     """
     dims = dims_of("amax", dim, self.ndim)
     _nonempty("amax", self.shape, dims, dim)
-    _ordered("amax", self.dtype, error=NotImplementedError)
+    if self.size:
+        _ordered("amax", self.dtype, error=NotImplementedError)
     return F.largest(self, dims, keepdim)
 
 amax.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))
@@ -405,7 +408,8 @@ def amin(self, dim: Dims = (), keepdim: bool = False):
     """
     dims = dims_of("amin", dim, self.ndim)
     _nonempty("amin", self.shape, dims, dim)
-    _ordered("amin", self.dtype, error=NotImplementedError)
+    if self.size:
+        _ordered("amin", self.dtype, error=NotImplementedError)
     return F.smallest(self, dims, keepdim)
 
 amin.vjp(self=lambda grad, self, result, dim, keepdim: F.evenly_along(grad, self, result, dim, keepdim))

@@ -201,7 +201,7 @@ def promote_all(*arrays):
 
 def to_float(a):
     """An array of integers or bools in the default floating dtype; others as they are."""
-    return a.astype(_dtype.default()) if a.dtype.kind in "biu" else a
+    return a.astype(_dtype.default(), _device.order_of(a)) if a.dtype.kind in "biu" else a
 
 
 def unpack_varargs(value):
@@ -393,6 +393,15 @@ def all_none(grads):
     return True
 
 
+def unreached(node, keep):
+    """What a node does that runs although no gradient reaches it: it looks whether what it saved may still be used, as PyTorch's do."""
+    op = node._record
+    for name in (*op.saved_inputs, *op.saved_results, *op.saved_aux):
+        shown(node, name)
+    if not keep:
+        node._release()
+
+
 def is_half(grads):
     """Whether the gradients are of half precision."""
     g = next(g for g in grads if g is not None)
@@ -509,8 +518,8 @@ def with_aux(op, data):
 _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
-        all_none, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare, shown,
-        raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, saved_aux)
+        all_none, unreached, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare,
+        shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, saved_aux)
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,

@@ -16,7 +16,7 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
 from autograd_gpu.ops.operands import check_int
-from autograd_gpu.ops.views import set_history
+from autograd_gpu.ops.views import rename, set_history
 
 numpy = np                                   # np is CuPy in a body that runs on a CUDA device
 _slice = builtins.slice
@@ -197,6 +197,8 @@ def flatten(input, start_dim=0, end_dim=-1):
 def unflatten(input, dim, sizes):
     """One dimension as several, one of which may be -1. Raises RuntimeError unless they multiply to it. Reference: torch.unflatten."""
     shape = tuple(input.shape)
+    if not shape:
+        raise RuntimeError("unflatten: a tensor without dimensions has none to give several for")
     d = wrap_dim(dim, len(shape), "unflatten")
     check_int("unflatten", "sizes", *sizes)
     sizes = tuple(sizes)
@@ -280,7 +282,7 @@ def broadcast_tensors(*tensors):
     """The tensors expanded to their common shape. Raises RuntimeError where there is none. Reference: torch.broadcast_tensors."""
     tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     size = F.broadcast_shapes(*[t.shape for t in tensors])
-    return tuple([F.expand(t, size) for t in tensors])
+    return tuple([t if t.shape == size else F.expand(t, size) for t in tensors])
 
 
 @composite(method=False)
@@ -499,8 +501,8 @@ def _each(tensors, function):
 
 # ---------------------------------------------------------------------------------------------- the shape of the tensor itself
 
-def _in_place(name, of):
-    """The form of a view that changes the tensor itself."""
+def _in_place(name, of, node):
+    """The form of a view that changes the tensor itself. `node`: what PyTorch calls its node, or how that depends on the arguments."""
     def function(input, *args, **kwargs):
         check_writable(input, name)
         about_to_write(input)                # its version counts a change of the shape as one
@@ -510,10 +512,12 @@ def _in_place(name, of):
             return changed(input, *args, **kwargs)
 
     def changed(input, *args, **kwargs):
+        title = node(*args, **kwargs) if callable(node) else node
         if input._view is not None:          # a view becomes another view of its base
             out = of(input, *args, **kwargs)
             input._array, input._view = out._array, out._view
             input._node, input._nr, input._requires = out._node, out._nr, out._requires
+            rename(out._node, title)
             count_write(out)
             out._view.seen = out._counter.count
             return input
@@ -524,7 +528,8 @@ def _in_place(name, of):
         out = of(source, *args, **kwargs)
         input._array = out._array
         count_write(input)                   # who saved the old shape notices
-        if out._requires:
+        if out._node is not None:
+            rename(out._node, title)
             set_history(input, out._node, out._nr)
         return input
     function.__name__ = function.__qualname__ = name
@@ -541,13 +546,14 @@ def _is_shared(t):
     return sys.getrefcount(t._counter) > 2 + saved
 
 
-_in_place("squeeze_", lambda x, dim=None: F.squeeze(x, dim))
-_in_place("unsqueeze_", lambda x, dim: F.unsqueeze(x, dim))
-_in_place("transpose_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1))
-_in_place("swapaxes_", lambda x, axis0, axis1: F.transpose(x, axis0, axis1))
-_in_place("swapdims_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1))
-_in_place("t_", lambda x: F.t(x))
-_in_place("as_strided_", lambda x, size, stride, storage_offset=None: F.as_strided(x, size, stride, storage_offset))
+_in_place("squeeze_", lambda x, dim=None: F.squeeze(x, dim),
+          lambda dim=None: f"SqueezeBackward{3 if dim is None else 4 if isinstance(dim, int) else 5}")
+_in_place("unsqueeze_", lambda x, dim: F.unsqueeze(x, dim), "UnsqueezeBackward1")
+_in_place("transpose_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1), "TransposeBackward1")
+_in_place("swapaxes_", lambda x, axis0, axis1: F.transpose(x, axis0, axis1), "TransposeBackward1")
+_in_place("swapdims_", lambda x, dim0, dim1: F.transpose(x, dim0, dim1), "TransposeBackward1")
+_in_place("t_", lambda x: F.t(x), "TBackward1")
+_in_place("as_strided_", lambda x, size, stride, storage_offset=None: F.as_strided(x, size, stride, storage_offset), "AsStridedBackward1")
 
 
 # --------------------------------------------------------------------------------------------------------------------- copies

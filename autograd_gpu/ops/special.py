@@ -67,7 +67,7 @@ REGISTRY["polygamma_method"].name = "polygamma"      # the method takes the tens
 @elementwise(to_float=True, domain=(3, 5))
 def mvlgamma(self, p: int):
     """The logarithm of the multivariate gamma function of dimension p. Raises RuntimeError for p < 1. Reference: torch.mvlgamma."""
-    refuse("mvlgamma", self, "c")
+    refuse("mvlgamma", self, "c", RuntimeError)
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, got {p}")
     total = F.lgamma(self)
@@ -95,7 +95,7 @@ def erfinv(self):
     refuse("erfinv", self, "c")
     return sp.special.erfinv(self)
 
-erfinv.vjp(self=lambda grad, result: grad * (0.8862269254527579 * F.exp(result * result)))
+erfinv.vjp(self=lambda grad, self: grad * (0.8862269254527579 * F.exp(F.square(F.erfinv(self)))))
 
 
 @elementwise(node="SpecialErfcxBackward0", method=False, function=False, to_float=True)
@@ -232,7 +232,7 @@ i1e.vjp(self=lambda grad, self, result: grad * F.where(
 @elementwise(node="Deg2RadBackward0", to_float=True)
 def deg2rad(self):
     """Degrees as radians. Reference: torch.deg2rad."""
-    refuse("deg2rad", self, "c")
+    refuse("deg2rad", self, "c", RuntimeError)
     return self * 0.017453292519943295
 
 deg2rad.vjp(self=lambda grad: grad * 0.017453292519943295)
@@ -241,7 +241,7 @@ deg2rad.vjp(self=lambda grad: grad * 0.017453292519943295)
 @elementwise(node="Rad2DegBackward0", to_float=True)
 def rad2deg(self):
     """Radians as degrees. Reference: torch.rad2deg."""
-    refuse("rad2deg", self, "c")
+    refuse("rad2deg", self, "c", RuntimeError)
     return self * 57.29577951308232
 
 rad2deg.vjp(self=lambda grad: grad * 57.29577951308232)
@@ -253,8 +253,7 @@ def nextafter(self, other):                  # not @elementwise, which would loo
     refuse("nextafter", self, "biuc")
     return np.nextafter(self, other)
 
-nextafter.vjp(self=lambda grad, self, other: F.where(self != other, grad, 0),
-              other=lambda grad: F.zero(grad))
+nextafter.vjp(self=lambda grad, self, other: F.where(self != other, grad, 0), other=lambda grad: F.no_gradient(grad))
 
 
 @op(inplace=True, divert=of_tensors("ldexp"))  # not elementwise: an integer exponent does not decide the dtype

@@ -80,29 +80,43 @@ def std_correction(self, dim: Dims, correction: Number, keepdim: bool):
     return F.unkept(np.sqrt(var), self.shape, dim, keepdim, self.real.dtype)
 
 std_correction.vjp(self=lambda grad, self, result, dim, correction, keepdim:
-                   F.var_backward(F.where(result == 0, 0, grad / (result * 2)), self, dim, correction, keepdim))
+                   F.var_backward(F.of_variance(grad, result), self, dim, correction, keepdim))
 
 
-@op(node="VarMeanBackward0", outputs=("var", "mean"), method=False, function=False)
+@op(node="VarMeanBackward0", outputs=("var", "mean"), method=False, function=False, accepts_none=True)
 def var_mean_correction(self, dim: Dims, correction: Number, keepdim: bool):
     """The variance and the mean."""
     var, mean = F.variance("var_mean", self, dim, correction)
     return (F.unkept(var, self.shape, dim, keepdim, self.real.dtype), F.unkept(mean, self.shape, dim, keepdim, self.dtype))
 
 var_mean_correction.vjp(self=lambda grad_var, grad_mean, self, dim, correction, keepdim:
-                        F.var_backward(grad_var, self, dim, correction, keepdim)
-                        + F.spread(grad_mean / F.count(self.shape, dim), self.shape, dim, keepdim))
+                        F.var_mean_backward(grad_var, grad_mean, self, dim, correction, keepdim))
 
 
-@op(node="StdMeanBackward0", outputs=("std", "mean"), method=False, function=False)
+@op(node="StdMeanBackward0", outputs=("std", "mean"), method=False, function=False, accepts_none=True)
 def std_mean_correction(self, dim: Dims, correction: Number, keepdim: bool):
     """The standard deviation and the mean."""
     var, mean = F.variance("std_mean", self, dim, correction)
     return (F.unkept(np.sqrt(var), self.shape, dim, keepdim, self.real.dtype), F.unkept(mean, self.shape, dim, keepdim, self.dtype))
 
 std_mean_correction.vjp(self=lambda grad_std, grad_mean, self, std, dim, correction, keepdim:
-                        F.var_backward(F.where(std == 0, 0, grad_std / (std * 2)), self, dim, correction, keepdim)
-                        + F.spread(grad_mean / F.count(self.shape, dim), self.shape, dim, keepdim))
+                        F.var_mean_backward(F.of_variance(grad_std, std), grad_mean, self, dim, correction, keepdim))
+
+
+@composite(method=False, function=False)
+def of_variance(grad, std):
+    """The gradient of the variance from that of its root."""
+    return None if grad is None else F.where(std == 0, 0, grad / (std * 2))
+
+
+@composite(method=False, function=False)
+def var_mean_backward(grad_var, grad_mean, self, dim, correction, keepdim):
+    """The gradients of the variance and of the mean, of which one may be missing: that of the variance need not be finite."""
+    of_var = None if grad_var is None else F.var_backward(grad_var, self, dim, correction, keepdim)
+    if grad_mean is None:
+        return of_var
+    of_mean = F.spread(grad_mean / F.count(self.shape, dim), self.shape, dim, keepdim)
+    return of_mean if of_var is None else of_var + of_mean
 
 
 @composite(method=False, function=False)
@@ -254,10 +268,10 @@ linalg_vector_norm.vjp(self=lambda grad, self, result, ord, dim, keepdim: F.norm
 
 @composite(method=False, function=False)
 def norm_backward(grad, self, result, ord, dim, keepdim):
-    """The gradient of a norm: 0 where the norm is 0; equal extremes share it."""
-    grad, result = F.kept(grad, self.shape, dim, keepdim), F.kept(result, self.shape, dim, keepdim)
+    """The gradient of a norm: 0 where the norm is 0; equal extremes share it. A count has none."""
     if ord == 0:
-        return F.zeros_like(self)
+        return None
+    grad, result = F.kept(grad, self.shape, dim, keepdim), F.kept(result, self.shape, dim, keepdim)
     if ord == 1:
         return F.sgn(self) * grad
     if ord == 2:
@@ -390,7 +404,7 @@ def cumprod_backward(grad, self, result, dim: int):
     Before a row's first zero it is the sum of grad * result from there on, divided by the element; at the zero the same sum
     with 1 in the zero's place; behind it nothing, as every later product keeps that zero.
     """
-    if not self.ndim:
+    if self.size <= 1:
         return grad
     if result.dtype.kind != "c":
         self = self.real
@@ -407,7 +421,7 @@ def cumprod_backward(grad, self, result, dim: int):
 @composite(method=False, function=False)
 def cumprod_backward_tensor(grad, input, result, dim):
     """cumprod_backward, recorded. With zeros it needs the products between each two elements: memory grows as the square."""
-    if not input.ndim:
+    if input.numel() <= 1:                   # a constant, as in PyTorch
         return grad
     if input.is_complex() and not result.is_complex():
         input = F.real(input)

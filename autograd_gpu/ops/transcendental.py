@@ -211,7 +211,7 @@ tanh_backward.vjp(grad_output=lambda grad, output: F.tanh_backward(grad, F.conj(
                   output=lambda grad, grad_output, output: grad * F.conj(grad_output * output * -2))
 
 
-@elementwise(to_float=True)
+@elementwise(to_float=True, over="AsinhBackward1")
 def asinh(self):
     """Inverse hyperbolic sine. Reference: torch.asinh."""
     return np.arcsinh(self)
@@ -219,7 +219,7 @@ def asinh(self):
 asinh.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 + self * self)))
 
 
-@elementwise(to_float=True, domain=(1.1, 3))
+@elementwise(to_float=True, over="AcoshBackward1", domain=(1.1, 3))
 def acosh(self):
     """Inverse hyperbolic cosine. Reference: torch.acosh."""
     return np.arccosh(self)
@@ -233,7 +233,7 @@ def acosh_slope(self):
     return F.rsqrt(self - 1) * F.rsqrt(self + 1) if self.dtype.kind == "c" else F.rsqrt(self * self - 1)
 
 
-@elementwise(to_float=True, domain=(-0.9, 0.9))
+@elementwise(to_float=True, over="AtanhBackward1", domain=(-0.9, 0.9))
 def atanh(self):
     """Inverse hyperbolic tangent. Reference: torch.atanh."""
     return np.arctanh(self)

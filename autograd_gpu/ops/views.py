@@ -7,10 +7,11 @@ Reference: torch's history rewriting, "In-place operations with autograd" in the
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import INFERENCE, LINKS, Tensor, View, version, wrap
+from autograd_gpu.base import INFERENCE, LINKS, LeafView, Tensor, View, version, wrap
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed, writes_since
@@ -87,6 +88,8 @@ class AsStrided(_OfBase):
             return None
         zeros = like_base(grad._array, self.shape, self.strides, self.dtype)
         zeros[...] = 0
+        if not grad._array.size:             # a constant, as in PyTorch
+            return wrap(zeros)
         if overlaps(replay(zeros, self.steps), self.steps):
             return OPS.reshape(OPS.index_put(*self._places(zeros), OPS.reshape(grad, (-1,)), True), self.shape)
         base = wrap(zeros)
@@ -230,6 +233,8 @@ def refresh(t: Tensor, asked=False) -> None:
     count = counter.count
     if view.seen == count:
         return
+    if t._node is None and type(view) is not LeafView:           # requires_grad_() may have changed its base's
+        t._requires = view.base._requires
     if not writes_since(counter, view.seen):
         view.seen = count
         return
@@ -310,6 +315,17 @@ def set_history(t: Tensor, node, nr, at=0) -> None:
     copy.of_view = weakref.ref(t._node)      # not held: it leads to `copy`
 
 
+@functools.cache
+def _renamed(cls, title):
+    return type(title, (cls,), {"__slots__": (), "_title": title, "name": Node.name, "__module__": cls.__module__})
+
+
+def rename(node, title) -> None:
+    """Give the node of an in-place operation the name that PyTorch has for it, where that is not the operation's own."""
+    if node is not None and title is not None:
+        node.__class__ = _renamed(type(node), title)
+
+
 def _move_retained(t, node, nr):
     old = t._node
     if old is not None and old._rare is not None and t._nr in old._rare.retain:
@@ -328,7 +344,7 @@ def view_outputs(t, outs, op, arguments):
         return
     parent = t._view
     for i, out in enumerate(outs):
-        out._counter, out._requires = counter, t._requires
+        out._counter = counter
         out._view = view = View()
         view.step = (op, arguments, i) if local.state.records() else unrecorded((op, arguments, i))
         if parent is None:
@@ -337,6 +353,7 @@ def view_outputs(t, outs, op, arguments):
             view.base, view.links = parent.base, parent.links + 1
             view.before = parent if view.links % LINKS else parent.steps
         view.seen = counter.count
+        out._requires = view.base._requires
 
 
 def inference_view(out: Tensor) -> Tensor:
