@@ -169,7 +169,7 @@ def requires_grad_(self, requires_grad=True):
             self._node = None
         if self._node is not None:
             return self
-    if self.grad_fn is not None:
+    if self._node is not None and type(self._node) is not Dependent:
         if not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
                                "subgraph that doesn't require differentiation use var_no_grad = var.detach()")

@@ -12,7 +12,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
  2. Names of nodes that a backward with create_graph recorded: the graph of a gradient is that of the formula as it is written here.
  3. What pack hooks are given: what a node saves is its formula's business. So .data is written to, which no node notices, in leaves only.
  4. PyTorch lets a hook that edits its gradient change other gradients that share the memory. Its hooks edit a copy.
- 5. Under hooks that pack a tensor as it is, PyTorch does not notice writes to it. Where this package raises for one, the program ends.
+ 5. Under hooks that pack a tensor as it is, PyTorch does not notice writes to it. Where this package raises for one, the program ends;
+    in their block nothing is written, as PyTorch packs what an in-place operation made, and that may be written to again.
  6. Writes to memory that elements share: this package refuses all, PyTorch some. A program ends where only one of them refuses.
  7. Operands that overlap the written memory: PyTorch refuses or gives what the order of its loop gives. Such steps are not drawn.
  8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
@@ -22,12 +23,12 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     matmul of more than two dimensions, which PyTorch chooses by strides: programs hide them behind two more.
 12. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
 13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
-14. A step with two faults: a view's lost history beside arguments that do not fit; a dtype that the operation lacks beside shapes that do
-    not fit. Either may be raised.
+14. A step with two faults: a view's lost history, or what may not be saved, beside arguments that do not fit; a dtype that the operation
+    lacks beside shapes that do not fit. Either may be raised.
 15. Internal errors of PyTorch's: assertions, and in the backward of where(complex, real), and of view_as_real of nothing.
 16. Programs in which PyTorch crashes, run alone.
 17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base counts as none.
-18. angle: on its branch cut it shows the sign of zeros, which PyTorch's vectorised and scalar loops make differently. Not drawn.
+18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle, which shows it, is not drawn, copysign of none.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
 """
 from __future__ import annotations
@@ -226,7 +227,7 @@ def judge_errors(at, steps, theirs, ours):
     packed = any("'same'" in text for s in steps for _, text in s.blocks)
     if packed and theirs is None and "modified by an inplace" in str(ours):
         raise Accepted("5")
-    lost = str(theirs).startswith(("A view was created", "Output "))
+    lost = str(theirs).startswith(("A view was created", "Output ", "Inference tensors cannot be saved"))
     unfit = any(words in str(theirs) for words in ("must match the size", "broadcast shape", "can't be cast"))
     if None not in (theirs, ours) and (lost or unfit and isinstance(ours, NotImplementedError)):
         raise Accepted("14")
@@ -261,7 +262,7 @@ class Run:
                 found = compare(at, *(side.describe() for side in self.sides), self.dtype)
                 if found is not None and theirs is not None and self.unchanged(step):
                     raise Accepted("9")
-                if found is not None and found.what.endswith(("._base", "._is_view")) and any(
+                if found is not None and found.what.endswith(("._base", "._is_view", "._version", "is_inference")) and any(
                         word in step.text for word in ("reshape(", "flatten(", "contiguous(")):
                     raise Accepted("1")
         return found

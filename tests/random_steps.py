@@ -31,8 +31,8 @@ UNARY = {
 BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} * {b}", "torch.maximum({a}, {b})",
           "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=3)",
           "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
-          "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b})", "torch.complex({a}, {b})", "({a} * {a} + 1) ** {b}",
-          "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
+          "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b}.sign() + 0.5)", "torch.complex({a}, {b})",
+          "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
           "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]
@@ -397,7 +397,7 @@ class Draw:
 
     def write(self):
         a = self.pick(lambda t: (not t.is_leaf or not t.requires_grad or self.rng.random() < 0.15) and not self.folded(t))
-        if a not in self.names:
+        if a not in self.names or any("'same'" in text for _, text in self.blocks):                # rule 5
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)

@@ -102,7 +102,10 @@ FOUND = {
         y = x * 1
         a, b = y.unbind()
         y.mul_(2)
-        a.requires_grad_()""",
+        a.requires_grad_()
+        with torch.no_grad(): v = x[:1]
+        x.detach().mul_(2)
+        v.requires_grad_(False)""",
     "a_base_that_begins_or_ceases_to_require_grad": """
         x = torch.ones(3, dtype=torch.float64)
         v = x[:2]
