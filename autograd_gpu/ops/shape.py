@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import operator
 import sys
 
@@ -10,7 +11,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
-from autograd_gpu.engine.grad_mode import enable_grad
+from autograd_gpu.engine.grad_mode import enable_grad, local
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -506,20 +507,16 @@ def _in_place(name, of, node):
     def function(input, *args, **kwargs):
         check_writable(input, name)
         about_to_write(input)                # its version counts a change of the shape as one
-        if input._node is None:
-            return changed(input, *args, **kwargs)
-        with enable_grad():                  # its history goes on in no_grad too: without the change it would not fit
-            return changed(input, *args, **kwargs)
-
-    def changed(input, *args, **kwargs):
         title = node(*args, **kwargs) if callable(node) else node
-        if input._view is not None:          # a view becomes another view of its base
-            out = of(input, *args, **kwargs)
+        if input._view is not None:          # a view becomes another view of its base, in no_grad too
+            kept = input._node is not None and not local.state.records()
+            with enable_grad() if kept else contextlib.nullcontext():
+                out = of(input, *args, **kwargs)
             input._array, input._view = out._array, out._view
             input._node, input._nr, input._requires = out._node, out._nr, out._requires
             rename(out._node, title)
             count_write(out)
-            out._view.seen = out._counter.count
+            out._view.seen = out._counter.count - kept       # then its history is made anew, from its base's
             return input
         if _is_shared(input):
             raise RuntimeError(f"{name}: the tensor has views or aliases, which would keep its old shape; use {name[:-1]}()")
