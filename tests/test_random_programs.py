@@ -246,6 +246,18 @@ FOUND = {
         y.backward()
         weigh(z).backward()
         g, = grad(weigh(a), x)""",
+    "a_hook_that_edits_grad_changes_no_other_hooks_gradient": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x[:]
+        h = x.register_post_accumulate_grad_hook(edit_grad('x'))
+        k = y.grad_fn.next_functions[0][0].register_hook(see('leaf'))
+        weigh(y).backward(inputs=[x, y])""",
+    "a_real_view_of_no_elements": """
+        x = torch.ones(2, 0, dtype=torch.complex128, requires_grad=True)
+        y = x * 1
+        v = y.real
+        y -= y
+        weigh(v).backward()""",
     "what_is_refused": """
         a = torch.tensor([1 + 2j]).abs_()
         b = torch.tensor([True]).sub(torch.tensor([True]), alpha=2)
