@@ -142,6 +142,10 @@ FOUND = {
         y = x * x
         weigh(y).backward()
         a, b = Half.apply(x, y)
+        b.sum().backward()
+        z = x * torch.ones(2, dtype=torch.float64)
+        weigh(z).backward()
+        a, b = Half.apply(x, z)
         b.sum().backward()""",
     "nodes_save_what_their_gradient_does_not_need": """
         x = torch.ones(2, dtype=torch.float64, requires_grad=True)
