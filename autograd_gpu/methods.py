@@ -300,7 +300,7 @@ def detach_(self):
         return self
     if self._view is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead")
-    if self._node is not None:
+    if self._node is not None or self._requires and self._counter is not None:
         count_change(version(self))
     self._node, self._nr, self._requires = None, 0, False
     return self

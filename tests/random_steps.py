@@ -68,7 +68,7 @@ WRITE_FROM = ["{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mu
               "{a}.t().add_({b})", "{a}.index_add_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())", "{a}[[0, 1]] = {b}",
               "{a}.masked_scatter_({a} > 0, {b})", "{a}.index_copy_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())",
               "{a}.scatter_(0, torch.zeros_like({a}[:1], dtype=torch.int64), {b}.expand_as({a})[:1])", "{a}.data.copy_({b})",
-              "{a}.data = {b}.detach().expand_as({a}).clone()", "{a}.atan2_({b} * {b} + 1)"]
+              "{a}.data = {b}.detach().expand_as({a}).clone().to({a}.dtype)", "{a}.atan2_({b} * {b} + 1)"]
 FLAGS = ["{a}.detach_()", "{a}.requires_grad_()", "{a}.requires_grad_(False)", "{a}.requires_grad = True", "{a}.retain_grad()",
          "{a}.retain_grad()", "{a}.retain_grad()", "{a}.grad = None", "{a}.grad = torch.ones_like({a}).detach()", "{a}.grad.zero_()",
          "{n} = {a}.grad", "{a}.grad += 1", "{n} = copy.deepcopy({a})", "{n} = {a}.detach().clone().requires_grad_()", "{n} = {a}.data",

@@ -142,6 +142,10 @@ FOUND = {
         y = x * x
         weigh(y).backward()
         a, b = Half.apply(x, y)
+        b.sum().backward()
+        z = x * torch.ones(2, dtype=torch.float64)
+        weigh(z).backward()
+        a, b = Half.apply(x, z)
         b.sum().backward()""",
     "nodes_save_what_their_gradient_does_not_need": """
         x = torch.ones(2, dtype=torch.float64, requires_grad=True)
@@ -246,6 +250,26 @@ FOUND = {
         y.backward()
         weigh(z).backward()
         g, = grad(weigh(a), x)""",
+    "a_hook_that_edits_grad_changes_no_other_hooks_gradient": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        y = x[:]
+        h = x.register_post_accumulate_grad_hook(edit_grad('x'))
+        k = y.grad_fn.next_functions[0][0].register_hook(see('leaf'))
+        weigh(y).backward(inputs=[x, y])""",
+    "a_leaf_that_is_detached_after_a_view_of_it_was_made": """
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): v = x[:1]
+        x.detach_()
+        y = v * 2""",
+    "a_running_product_along_one_element": """
+        x = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
+        g, = grad(x.cumprod(-1).sum(), x, create_graph=True)""",
+    "a_real_view_of_no_elements": """
+        x = torch.ones(2, 0, dtype=torch.complex128, requires_grad=True)
+        y = x * 1
+        v = y.real
+        y -= y
+        weigh(v).backward()""",
     "what_is_refused": """
         a = torch.tensor([1 + 2j]).abs_()
         b = torch.tensor([True]).sub(torch.tensor([True]), alpha=2)

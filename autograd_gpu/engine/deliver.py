@@ -176,7 +176,7 @@ def _arrive_at_leaf(task, node, g, shared):
         g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
     if variable._requires:
         if g is not None:
-            accumulate(variable, g, shared)
+            accumulate(variable, g, shared or rare is not None and rare.posthooks)       # the hooks below get it as it came
         if leaf_hooks is not None:
             for hook in tuple(leaf_hooks.post_accumulate.values()):
                 result = hook(variable)

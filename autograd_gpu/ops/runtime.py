@@ -439,6 +439,8 @@ def shown(node, name):
             return tuple(saved_list(node, name))
         if value is None or not hasattr(node, "k_" + name):      # nothing was saved, whatever a backward has put there since
             return None
+        if value is RELEASED:
+            raise freed(node)
         counter = value._counter
         return value if counter is None or counter.count == getattr(node, "k_" + name) else saved_input(node, name)
     if name in op.saved_results:

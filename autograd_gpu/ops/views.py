@@ -77,6 +77,8 @@ class AsStrided(_OfBase):
             return None
         made = like_base(grad, self.shape, self.strides, self.dtype)
         made[...] = 0
+        if not grad.size:
+            return made
         part = replay(made, self.steps)
         if overlaps(part, self.steps):
             return OPS.index_put(*self._places(made), wrap(grad.reshape(-1)), True)._array.reshape(self.shape)
