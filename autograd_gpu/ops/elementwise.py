@@ -232,7 +232,8 @@ def rremainder(self, other):
 @elementwise(node="torch::autograd::NotImplemented", method=False, function=False, inplace=False)
 def remainder_of_number(value: Number, other):
     """A number % other; recorded, without a derivative, as in PyTorch."""
-    return F.remainder_tensors(np.asarray(value).astype(beside(other, value).dtype), other)
+    other = beside(other, value)
+    return F.remainder_tensors(np.asarray(value).astype(other.dtype), other)
 
 remainder_of_number.vjp(other=lambda grad: F.not_differentiable(grad, "remainder"))
 
