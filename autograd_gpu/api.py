@@ -29,5 +29,6 @@ globals().update({name: getattr(_dtype, name) for name in _dtypes if getattr(_dt
 globals().update(_creation)
 globals().update({name: _creating(_creation[name]) for name in _filling} | {name: _accepting(name, _creation[name]) for name in _drawing})
 globals().update({name: record.public for name, record in _registry.items() if record.is_function})
+adaptive_max_pool1d = _registry["adaptive_max_pool1d_with_indices"].public   # as in PyTorch, where nn.functional's gives no indices
 
 __all__ = [name for name in globals() if not name.startswith("_")]  # noqa: PLE0605 - what this file collected

@@ -203,8 +203,8 @@ def api_stub():
             lines.append(f"{name}: TensorType")
         elif name in FUNCTIONS:
             lines.append(f"def {name}({', '.join(plain_parameters(value))}) -> {result(name, None)}: ...")
-        elif name in REGISTRY and REGISTRY[name].is_function:
-            lines.append(f"def {name}({', '.join(public_parameters(REGISTRY[name]))}) -> {result(name, REGISTRY[name])}: ...")
+        elif (record := REGISTRY.get(getattr(value, "__name__", name))) and value is record.public:
+            lines.append(f"def {name}({', '.join(public_parameters(record))}) -> {result(record.name, record)}: ...")
         elif isinstance(value, api.dtype):
             lines.append(f"{name}: DType")
         elif getattr(value, "__module__", "").startswith("autograd_gpu") and inspect.isclass(value) or inspect.isfunction(value):

@@ -119,6 +119,21 @@ _PUT = [s(x(3, 4), 0, A([2, 0]), x(2, 4)), s(x(3, 4), -1, A([1]), x(3, 1)), s(x(
 _SPLIT = [s(x(4, 4), 2), s(x(4, 4), (1, 3)), s(x(4, 4, 4), 4), s(x(3, 3, 3), 5)]
 _TO = [s(x(2, 3)), s(A([True, False], "bool")), s(A([-1.5, 300.0], "float32"))]
 _DROPOUT = [s(x(2, 3, 4), 0.5, False), s(x(2, 3, 4), 0.0, True), s(x(2, 3, 4), 1.0, True), s(x(2, 3, 4), 1.5, True)]
+_POOL1 = [s(x(2, 3, 7), 3), s(x(3, 7), 3, 2, 1), s(x(2, 3, 6), 2, 3, 0, ceil_mode=True), s(x(2, 3, 4), 3, 1, 2)]
+_POOL2 = [s(x(2, 2, 5, 4), 2), s(x(2, 5, 4), (3, 2), (2, 1), (1, 0)), s(x(1, 2, 5, 5), 2, ceil_mode=True), s(x(2, 2, 4, 4), 3, 1, 2)]
+_POOL3 = [s(x(1, 2, 4, 3, 4), 2), s(x(2, 3, 4, 3), (3, 2, 2), 1, (1, 0, 1)), s(x(1, 1, 3, 3, 3), 2, ceil_mode=True), s(x(3, 4), 2)]
+_DILATED1 = s(x(2, 3, 9), 3, 2, 1, 2)
+_DILATED2 = s(x(1, 2, 7, 6), (3, 2), 2, 1, (2, 3))
+_DILATED3 = s(x(1, 1, 5, 4, 5), 2, 1, 1, (2, 1, 3))
+_ADAPTIVE1 = [s(x(2, 3, 7), 3), s(x(3, 4), 1), s(x(2, 3, 3), 5), s(x(3), 2)]
+_ADAPTIVE2 = [s(x(2, 2, 5, 4), 2), s(x(2, 5, 4), (3, None)), s(x(1, 2, 3, 2), (2, 3)), s(x(3, 4), 2)]
+_ADAPTIVE3 = [s(x(1, 2, 4, 3, 5), 2), s(x(2, 4, 3, 2), (3, 1, None)), s(x(3, 4), 2)]
+_SHUFFLE = [s(x(1, 8, 2, 4), 2), s(x(4, 2, 2), 2), s(x(2, 3, 3), 2), s(x(4, 4), 2)]
+_SIGNS = A([[1, -1, 1, -1], [-1, -1, 1, 1], [1, 1, -1, 1]])
+_TRIPLE = [s(x(3, 4), x(3, 4), x(3, 4)), s(x(3, 4), x(3, 4), x(3, 4), swap=True, margin=2.5, reduction="none"),
+           s(x(4), x(4), x(4), reduction="sum"), s(x(3, 4), x(4), x(3, 4)), s(x(3, 4), x(3, 4), x(3, 4), margin=-1.0)]
+_RESIZED = [s(x(1, 2, 4), 7), s(x(1, 2, 3, 4), (5, 2)), s(x(1, 2, 3, 4), scale_factor=1.7), s(x(1, 1, 2, 3, 2), scale_factor=(2, 0.7, 1.5)),
+            s(x(1, 2, 3, 4)), s(x(3, 4), 2)]
 
 
 def _hermitian(t):
@@ -337,6 +352,59 @@ SAMPLES = {
     "F.multi_head_attention_forward": [s(x(3, 2, 4), x(3, 2, 4), x(3, 2, 4), 4, 2, x(12, 4), x(12), None, None, False, 0.0, x(4, 4), x(4))],
     **{name: _DROPOUT for name in ("dropout", "F.dropout", "F.dropout1d", "F.alpha_dropout", "F.feature_alpha_dropout")},
     "F.dropout2d": [s(x(2, 3, 2, 2), *a.args[1:]) for a in _DROPOUT], "F.dropout3d": [s(x(2, 3, 2, 1, 2), *a.args[1:]) for a in _DROPOUT],
+    # convolutions
+    "conv1d": [s(x(2, 4, 6), x(3, 4, 3), x(3)), s(x(4, 7), x(4, 2, 3), x(4), 2, 1, 2, 2),
+               s(x(2, 2, 5), x(4, 1, 2), padding="same", groups=2), s(x(1, 2, 5), x(3, 2, 3), None, 1, "valid"),
+               s(x(2, 4, 6), x(3, 3, 3)), s(x(2, 4, 2), x(3, 4, 3))],
+    "conv2d": [s(x(2, 3, 5, 4), x(2, 3, 3, 2), x(2)), s(x(2, 6, 5), x(4, 1, 3, 2), x(4), (2, 1), (1, 2), (1, 2), 2),
+               s(x(1, 2, 4, 5), x(2, 2, 2, 3), padding="same", dilation=2), s(x(2, 3, 4, 4), x(2, 3, 1, 1)),
+               s(x(1, 2, 4, 5), x(2, 2, 2, 3), None, 2, "same"), s(x(2, 3, 5, 4), x(2, 3, 3, 2), x(3))],
+    "conv3d": [s(x(1, 2, 3, 4, 3), x(2, 2, 2, 2, 2), x(2)), s(x(2, 3, 4, 5), x(2, 1, 2, 2, 1), x(2), (1, 2, 1), 1, (1, 1, 2), 2),
+               s(x(1, 2, 4, 4), x(2, 3, 2, 2, 2))],
+    "conv_transpose1d": [s(x(2, 3, 4), x(3, 2, 3), x(2)), s(x(4, 4), x(4, 1, 3), x(2), 3, 1, 2, 2, 2), s(x(2, 3, 4), x(2, 3, 3)),
+                         s(x(2, 3, 4), x(3, 2, 3), None, 2, 0, 2)],
+    "conv_transpose2d": [s(x(2, 3, 3, 2), x(3, 2, 2, 3), x(2)), s(x(2, 3, 2), x(2, 2, 2, 3), x(4), (2, 3), (1, 0), (1, 2), 2, (2, 1)),
+                         s(x(2, 3, 3, 2), x(3, 2, 2, 3), x(3))],
+    "conv_transpose3d": [s(x(1, 2, 2, 3, 2), x(2, 3, 2, 2, 2), x(3)), s(x(2, 2, 2, 2), x(2, 1, 2, 1, 2), x(2), 2, 1, (1, 0, 1), 2)],
+    "F.unfold": [s(x(2, 2, 4, 5), 2), s(x(2, 5, 4), (3, 2), (1, 2), 1, (2, 1)), s(x(2, 4), 2), s(x(2, 2, 3, 3), 4)],
+    "F.fold": [s(x(2, 8, 6), (3, 4), 2), s(x(12, 15), (5, 4), (3, 2), (1, 2), 1, (2, 1)), s(x(12, 12), (5, 4), (3, 2), (1, 2), 1, (2, 1)),
+               s(x(2, 7, 6), (3, 4), 2)],
+    # pooling
+    "max_pool1d": [*_POOL1, _DILATED1], "max_pool2d": [*_POOL2, _DILATED2], "max_pool3d": [*_POOL3, _DILATED3],
+    "max_pool1d_with_indices": [*_POOL1, _DILATED1], "F.max_pool2d_with_indices": [*_POOL2, _DILATED2],
+    "F.max_pool3d_with_indices": [*_POOL3, _DILATED3],
+    "avg_pool1d": [*_POOL1, s(x(2, 3, 7), 3, 2, 1, True, False)],
+    "F.avg_pool2d": [*_POOL2, s(x(1, 2, 5, 4), 3, 2, 1, True, False), s(x(1, 2, 5, 4), 2, divisor_override=3)],
+    "F.avg_pool3d": [*_POOL3, s(x(1, 1, 4, 3, 4), 2, 2, 1, True, False), s(x(1, 1, 4, 3, 4), 2, divisor_override=3)],
+    "F.lp_pool1d": [s(x(2, 3, 7), 2, 3), s(x(3, 6), 3, 2, 1), s(x(2, 3, 6), 2, 4, 3, True)],
+    "F.lp_pool2d": [s(x(2, 2, 5, 4), 2, 2), s(x(2, 5, 4), 3, (3, 2), 1, True)],
+    "F.lp_pool3d": [s(x(1, 2, 4, 3, 4), 2, 2), s(x(2, 4, 3, 4), 3, (3, 2, 2), 1, True)],
+    "adaptive_avg_pool1d": _ADAPTIVE1, "F.adaptive_avg_pool2d": _ADAPTIVE2, "F.adaptive_avg_pool3d": _ADAPTIVE3,
+    "adaptive_max_pool1d": _ADAPTIVE1,
+    **{f"F.adaptive_max_pool{d}d{more}": given for d, given in enumerate((_ADAPTIVE1, _ADAPTIVE2, _ADAPTIVE3), 1)
+       for more in ("", "_with_indices")},
+    "F.max_unpool1d": [s(x(2, 2, 3), A([[[0, 3, 5], [1, 2, 4]]] * 2), 2), s(x(2, 2), A([[0, 3], [6, 2]]), 3, 2, 0, (7,)),
+                       s(x(1, 2), A([[0, 9]]), 2)],
+    "F.max_unpool2d": [s(x(1, 2, 2, 2), A([[[[0, 2], [9, 15]], [[1, 3], [8, 10]]]]), 2),
+                       s(x(1, 2, 1), A([[[0], [7]]]), (2, 3), (2, 1), 0, (4, 3)), s(x(1, 1, 2), A([[[0, 99]]]), 2)],
+    "F.max_unpool3d": [s(x(1, 1, 1, 2, 2), A([[[[[0, 2], [9, 31]]]]]), 2), s(x(1, 1, 1, 2), A([[[[0, 99]]]]), 2)],
+    # padding and resizing
+    "constant_pad_nd": [s(x(2, 3), (1, 2)), s(x(2, 3, 4), (1, -1, -1, 2), 0.5), s(x(2, 3), (0, 0)), s(x(2, 3), (1,)), s(x(2, 3), (-2, -2))],
+    "F.pad": [s(x(2, 3), (1, 2)), s(x(2, 3, 4), (1, -1, 0, 2), "constant", 0.5), s(x(2, 3), (1, 1, 1, 1, 1, 1)),
+              *[s(x(2, 3, 4), (2, 1), mode) for mode in ("reflect", "replicate", "circular")],
+              *[s(x(3, 4, 5), (2, 1, 1, 3), mode) for mode in ("reflect", "replicate", "circular")],
+              *[s(x(1, 2, 4, 3, 4), (2, 1, 1, 0, 3, -1), mode) for mode in ("reflect", "replicate", "circular")],
+              *[s(x(2, 3, 4), (4, 5), mode) for mode in ("reflect", "replicate", "circular")], s(x(2, 3, 4), (1, 1), "mirror")],
+    "F.interpolate": [*_RESIZED, *[s(*a.args, **a.kwargs, mode=mode) for mode in ("nearest-exact", "area") for a in _RESIZED[:4]],
+                      *[s(x(1, 2, 4), size, mode="linear", align_corners=aligned) for size in (7, 3) for aligned in (False, True)],
+                      *[s(x(1, 2, 3, 4), scale_factor=(1.7, 0.6), mode=mode, align_corners=aligned, recompute_scale_factor=again)
+                        for mode in ("bilinear", "bicubic") for aligned in (False, True) for again in (None, True)],
+                      *[s(x(1, 1, 2, 3, 2), (3, 2, 4), mode="trilinear", align_corners=aligned) for aligned in (False, True)],
+                      s(x(1, 2, 4), 7, mode="bilinear"), s(x(1, 2, 4), 7, align_corners=True)],
+    "F.upsample": _RESIZED[:4], "F.upsample_nearest": _RESIZED[:4], "F.upsample_bilinear": _RESIZED[1:4],
+    "pixel_shuffle": _SHUFFLE, "pixel_unshuffle": _SHUFFLE, "channel_shuffle": _SHUFFLE,
+    "F.glu": [s(x(3, 4)), s(x(2, 4, 3), 1), s(x(3, 3)), s(x())],
+    "F.local_response_norm": [s(x(2, 4, 3), 3), s(x(1, 3, 2, 2), 2, 0.1, 0.5, 2.0), s(x(3, 4), 2)],
     # losses
     "F.mse_loss": [*_LOSS, s(x(3, 4), x(3, 4), reduction="mode")], "F.l1_loss": _LOSS,
     "F.smooth_l1_loss": [*_LOSS, s(x(3, 4), x(3, 4), beta=0.5)],
@@ -351,6 +419,28 @@ SAMPLES = {
     "F.cross_entropy": [s(x(3, 4), A([1, 0, 3])), s(x(3, 4), A([1, 0, 3]), p(4, grad=False), label_smoothing=0.1), s(x(3, 4), p(3, 4)),
                         s(x(3, 4), p(3, 4), reduction="sum", label_smoothing=0.2), s(x(3, 4), A([1, 0, -100]), reduction="none"),
                         s(x(4), A(2))],
+    "pairwise_distance": [s(x(3, 4), x(3, 4)), s(x(3, 4), x(4), 1.0, 1e-3, True), *[s(x(3, 4), x(3, 4), p) for p in (0.0, 3.0, inf)],
+                          s(x(4), x(4)), s(x(3, 4), x(3, 3))],
+    "F.margin_ranking_loss": [s(x(3), x(3), A([1, -1, 1])), *[s(x(3, 4), x(3, 4), _SIGNS, 0.5, reduction=r) for r in ("none", "sum")],
+                              s(x(3), x(3, 4), _SIGNS)],
+    "F.hinge_embedding_loss": [s(x(3, 4), _SIGNS), *[s(x(3, 4), _SIGNS, 0.5, reduction=r) for r in ("none", "sum")],
+                               s(x(3, 4), A([1, -1]))],
+    "F.cosine_embedding_loss": [s(x(3, 4), x(3, 4), A([1, -1, 1])), s(x(4), x(4), A(-1), -0.5),
+                                *[s(x(3, 4), x(3, 4), A([1, -1, -1]), 0.1, reduction=r) for r in ("none", "sum")],
+                                s(x(3, 4), x(3, 4), _SIGNS)],
+    "F.triplet_margin_loss": [*_TRIPLE, s(x(3, 4), x(3, 4), x(3, 4), p=1.0, eps=1e-3)],
+    "F.triplet_margin_with_distance_loss": [*_TRIPLE, s(x(3, 4), x(3, 4), x(3, 4), distance_function=lambda a, b: (a - b).abs().sum(-1))],
+    "F.gaussian_nll_loss": [s(x(3, 4), x(3, 4), p(3, 4)), s(x(3, 4), x(3, 4), p(3), True, reduction="none"),
+                            s(x(3, 4), x(3, 4), p(3, 1, grad=False), eps=0.5, reduction="sum"), s(x(3, 4), x(3, 4), 0.7),
+                            s(x(3, 4), x(3, 4), x(3, 4)), s(x(3, 4), x(3, 4), p(2))],
+    "F.poisson_nll_loss": [s(x(3, 4), p(3, 4)), s(p(3, 4), X((3, 4), (0.3, 5)), False, True, reduction="sum"),
+                           s(x(3, 4), X((3, 4), (0.3, 5)), full=True, reduction="none"), s(x(3, 4), p(3))],
+    "F.soft_margin_loss": [s(x(3, 4), _SIGNS), *[s(x(3, 4), x(3, 4, grad=False), reduction=r) for r in ("mean", "none", "sum")],
+                           s(x(3, 4), x(3, grad=False))],
+    "F.multilabel_soft_margin_loss": [s(x(3, 4), p(3, 4)), s(x(3, 4), p(3, 4), p(4), reduction="none"), s(x(4), p(4), reduction="sum"),
+                                      s(x(3, 4), p(3))],
+    "F.multi_margin_loss": [s(x(3, 4), A([1, 0, 3])), s(x(3, 4), A([1, 0, 3]), 2, 0.5, p(4, grad=False), reduction="none"),
+                            s(x(4), A(2), reduction="sum"), s(x(3, 4), A([1, 0, 4])), s(x(3, 4), A([1, 0])), s(x(3, 4), A([1, 0, 3]), 3)],
     # conversions
     "Tensor.to": [s(x(2, 3), D("float32")), s(x(2, 3), D("complex128")), s(x(2, 3), dtype=D("int64")), s(x(2, 3), "cpu"),
                   s(x(2, 3), D("float64"), copy=True)],

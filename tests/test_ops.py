@@ -52,6 +52,8 @@ LEFT_OUT_CHANGES = {
                      "special.log_ndtr", "F.binary_cross_entropy_with_logits"), ("inf",)),
     "F.group_norm": ("inf", "last empty"),   # PyTorch: NaN for a sum of nothing
     "block_diag": ("first empty",),          # PyTorch: the gradient of another place
+    "pixel_unshuffle": ("last empty",),      # PyTorch: the input's own size
+    "F.soft_margin_loss": ("inf",),          # PyTorch: inf / inf in its gradient
 }
 
 

@@ -280,13 +280,15 @@ def unfold_function(input, kernel_size, dilation=1, padding=0, stride=1):
     """The windows of images as columns.
 
     Shape: (batch, c, h, w) or (c, h, w) -> (batch, c * elements of a window, windows). Dtype: any but integers.
-    Raises: RuntimeError for what does not fit, NotImplementedError for integers. Reference: torch.nn.functional.unfold.
+    Raises: RuntimeError for what does not fit, IndexError for fewer than 3 dimensions, NotImplementedError for integers.
+    Reference: torch.nn.functional.unfold.
     """
-    walk = _walk_of("unfold", input, kernel_size, dilation, padding, stride)
     shape = list(input.shape)
     if input.ndim not in (3, 4) or 0 in shape[-3:]:
-        raise RuntimeError(f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
-                           f"input, but got: {shape}")
+        raise (IndexError if input.ndim < 3 else RuntimeError)(
+            f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: "
+            f"{shape}")
+    walk = _walk_of("unfold", input, kernel_size, dilation, padding, stride)
     if min(out := walk.outputs(shape[-2:])) < 1:
         raise RuntimeError(f"unfold: Given input with spatial size {shape[-2:]}, {_described(walk)}, calculated shape of the array of "
                            f"sliding blocks as {out}, but its components must be at least one")

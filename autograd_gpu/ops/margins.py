@@ -6,7 +6,6 @@ import math
 import numpy as np
 
 from autograd_gpu.base import Tensor
-from autograd_gpu.ops.creation import full_like
 from autograd_gpu.ops.loss import _NONE, _SUM, _floating, _reduction
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -47,6 +46,8 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, r
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """The input where target is 1, max(0, margin - input) where it is -1. Reference: torch.nn.functional.hinge_embedding_loss."""
     code = _reduction("hinge_embedding_loss", reduction, size_average, reduce)
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        margin = int(margin)                                 # PyTorch's is of the input's dtype
     apart, near = F.clamp_min(margin - input, 0), input
     return _reduced(F.where(target != 1, apart, 0) + F.where(target != -1, near, 0), code)
 
@@ -111,7 +112,9 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     Raises: ValueError for a negative var or one of another size. Reference: torch.nn.functional.gaussian_nll_loss.
     """
     if not isinstance(var, Tensor):
-        var = full_like(input, float(var))
+        var = F.ones_like(input) * float(var)
+    if var.dtype.is_complex:
+        raise NotImplementedError(f"gaussian_nll_loss: not implemented for a var of {var.dtype}: give a real one")
     if (var._array < 0).any():
         raise ValueError("gaussian_nll_loss: var has negative entry/entries")
     if var.shape != input.shape:
@@ -120,6 +123,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1):
             raise ValueError(f"gaussian_nll_loss: var is of incorrect size: {tuple(var.shape)} for an input of {tuple(input.shape)}")
     code = _reduction("gaussian_nll_loss", reduction)
+    if not var.dtype.is_floating_point:
+        raise RuntimeError(f"gaussian_nll_loss: result type Float can't be cast to var's {var.dtype}: convert var first, with .to(dtype)")
     var = var + F.clamp_min(eps - var.detach(), 0)           # its gradient is not cut off
     each = 0.5 * (F.log(var) + F.square(input - target) / var)
     return _reduced(each + 0.5 * math.log(2 * math.pi) if full else each, code)
@@ -142,6 +147,8 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
 def soft_margin_loss_of(self, target, reduction: int):
     """log(1 + exp(-target * self)), reduced."""
     _floating("soft_margin_loss", self)
+    if np.broadcast_shapes(self.shape, target.shape) != self.shape:
+        raise RuntimeError(f"soft_margin_loss: a target of {list(target.shape)} is broadcast beyond the input of {list(self.shape)}")
     return F.reduced(np.log(np.exp(-self * target) + 1), reduction, self.dtype)
 
 soft_margin_loss_of.vjp(self=lambda grad, self, target, reduction:
@@ -180,11 +187,14 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if input.ndim > 2 or target.ndim > 1 or math.prod(target.shape) != (input.shape[0] if input.ndim == 2 else 1):
         raise RuntimeError(f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size), "
                            f"got {list(target.shape)} for an input of {list(input.shape)}: inconsistent target size")
+    _floating("multi_margin_loss", input)
     rows, own = input if input.ndim == 2 else F.reshape(input, (1, -1)), F.reshape(target, (-1, 1))
-    each = F.clamp_min(margin - F.gather(rows, 1, own) + rows, 0)
+    each = margin - F.gather(rows, 1, own) + rows
+    counted = each > 0                                       # as clamp_min would not: no NaN, and no gradient at 0
+    each = F.where(counted, each, 0)
     each = F.square(each) if p == 2 else each
     if weight is not None:
-        each = each * F.reshape(F.index_select(weight, 0, F.reshape(target, (-1,))), (-1, 1))
+        each = each * F.where(counted, F.reshape(F.index_select(weight, 0, F.reshape(target, (-1,))), (-1, 1)), 0)
     found = F.sum(F.scatter_number(each, 1, own, 0), 1) / rows.shape[1]
     return _reduced(found if target.ndim else F.squeeze(found, 0), code)
 

@@ -176,14 +176,15 @@ def _output_size(name, input, dims, output_size):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {shape}. Expected {dims + 1} to {dims + 2} "
                            f"dimensions, but got {input.ndim}-dimensional tensor")
     first = 1 if "max" in name or dims == 3 else input.ndim - dims
+    mean = "max" not in name and set(sizes) == {1}       # which may be of nothing, and has dtypes of its own
     for d in range(first, input.ndim):
-        if shape[d] == 0:
+        if shape[d] == 0 and not mean:
             raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {shape} with "
                                f"dimension {d} being empty")
     if min(sizes) < 0:
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {sizes}: Trying to create "
                            f"tensor with negative dimension {min(sizes)}")
-    if not input.dtype.is_floating_point and ("max" in name or set(sizes) != {1}):             # that is a mean, which has its own dtypes
+    if not input.dtype.is_floating_point and not mean:
         raise NotImplementedError(f"{name}: not implemented for {input.dtype}: convert the input first, with .to(dtype)")
     return sizes, tuple([even_window(n, m) for n, m in zip(input.shape[input.ndim - dims:], sizes, strict=True)])
 
@@ -219,7 +220,7 @@ def _make_adaptive(dims):
 
     {share} output_size: an int, or one for each dimension, None for the input's.
     Dtype: floating. Raises: RuntimeError for sizes that do not fit. Reference: torch.nn.functional.{largest}.
-    """, dims == 1)
+    """, False)
 
 
 # ------------------------------------------------------------------------------------------------------------- unpooling, norms
@@ -245,6 +246,8 @@ def _make_max_unpool(dims):
             raise RuntimeError(f"{name}: Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
                                f"indices tensor with shape: {list(indices.shape)}")
         _check_input(name, input, dims, True)
+        if not input.dtype.is_floating_point:
+            raise NotImplementedError(f"{name}: not implemented for {input.dtype}: convert the input first, with .to(dtype)")
         if dims > 1:
             return getattr(F, node)(input, indices, sizes)
         return F.squeeze(F.MaxUnpool2D(F.unsqueeze(input, -1), F.unsqueeze(indices, -1), (*sizes, 1)), -1)

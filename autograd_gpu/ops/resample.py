@@ -94,9 +94,9 @@ def sources(n, m, kind, scale, align_corners, dtype):
     else:
         places = (i.astype(dtype) + dtype.type(0.5)) * dtype.type(1 / scale if scale else n / m) - dtype.type(0.5)
     if kind == "linear":
-        places = np.minimum(np.maximum(places, 0), n - 1)
-        first = np.floor(places).astype(np.int64)
-        t = places - first.astype(dtype)
+        places = np.maximum(places, 0)
+        first = np.minimum(np.floor(places).astype(np.int64), n - 1)
+        t = np.minimum(places - first.astype(dtype), 1)
         return [(first, 1 - t), (np.minimum(first + 1, n - 1), t)]
     first = np.floor(places).astype(np.int64)
     t, a = places - first.astype(dtype), -0.75
@@ -114,14 +114,14 @@ def resized(self, size: Size, kind: str, scales: object, align_corners: bool):
     """The last dimensions interpolated to other sizes, one after the other. Half precision is added up in float32."""
     wide = _working_dtype(self.dtype)
     x = self if kind[0] == "n" else self.astype(wide, copy=False)
-    for d in range(-len(size), 0):
+    for d in range(-1, -1 - len(size), -1):
         taps = F.sources(x.shape[d], size[d], kind, scales[d], align_corners, wide)
         parts = [x[at_dim(d, i)] if w is None else x[at_dim(d, i)] * w.reshape(-1, *[1] * (-1 - d)) for i, w in taps]
         x = parts[0]
         for part in parts[1:]:
             x += part
-    if self.dtype.kind == "u" and kind[0] != "n":
-        x = np.clip(np.rint(x), 0, 255)
+        if self.dtype.kind == "u" and kind[0] != "n":
+            x = np.clip(np.floor(x + 0.5), 0, 255)           # after each dimension, as PyTorch does
     return x.astype(self.dtype, copy=False)
 
 resized.vjp(self=lambda grad, self_shape, size, kind, scales, align_corners:
