@@ -98,7 +98,7 @@ def written():
     gradients = {name for name in forwards if all((name, edge) in kernel for edge in REGISTRY[name].edges)}
     families = {}
     for name, (record, given) in samples().items():
-        family = record.body.__module__.rpartition(".")[2] if record else "random"
+        family = record.body.__globals__["__name__"].rpartition(".")[2] if record else "random"
         families.setdefault(family, []).append((name, record, given))
     parts = ["\n".join([f"## {family}\n\n{TABLE}", *[_row(*op, forwards, gradients) for op in ops]])
              for family, ops in sorted(families.items())]

@@ -454,10 +454,11 @@ SAMPLES = {
 
 def public():
     """{name by which users call it: record} of every record of the registry that users can call; one name is enough."""
-    found = {}
+    found, functions = {}, {r.function for r in REGISTRY.values()}
     for record in REGISTRY.values():
         own = (record.function, record.operator)
-        functional = [f"F.{n}" for n, f in vars(torch.nn.functional).items() if callable(f) and (f in own or REGISTRY.get(n) is record)]
+        functional = [f"F.{n}" for n, f in vars(torch.nn.functional).items()
+                      if callable(f) and (f in own or REGISTRY.get(n) is record and f not in functions)]
         methods = [n for n, f in vars(torch.Tensor).items() if getattr(f, "fget", f) in own and n != "__pos__"]
         if record.is_function:
             names = [record.name]

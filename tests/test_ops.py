@@ -205,7 +205,7 @@ def test_an_op_without_a_derivative_says_so(name, program):
 def test_every_name_that_formulas_and_composites_use_exists():
     """F.<name> is looked up when it runs: a misspelt one would show only there."""
     missing = set()
-    for module in {r.body.__module__ for r in REGISTRY.values()}:
+    for module in {r.body.__globals__["__name__"] for r in REGISTRY.values()}:
         for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "F":
                 if node.attr not in REGISTRY:
