@@ -195,8 +195,9 @@ def api_stub():
     head = head.replace("from autograd_gpu.size import Size\n", "from autograd_gpu.ops.typed import TensorType\n"
                         "from autograd_gpu.size import Size as Size\n")
     lines = [""]
-    for name in sorted({*api.__all__, "bfloat16"}):                # there only with the extra
-        value = getattr(api, name, api.float16)
+    extra = {"bfloat16": api.float16, "BFloat16Tensor": api.HalfTensor}        # there only with the extra: written as their like
+    for name in sorted({*api.__all__, *extra}):
+        value = getattr(api, name, extra.get(name))
         if name in ("Tensor", "Size"):
             continue
         elif name in TYPES:
