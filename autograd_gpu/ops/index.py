@@ -55,7 +55,7 @@ def accumulate(name, out, key, values):
     flat = None
     for k, n in zip(arrays, out.shape, strict=False):
         if k.size:
-            low, high = np.minimum.reduce(k, None), np.maximum.reduce(k, None)
+            low, high = numpy.minimum.reduce(k, None), numpy.maximum.reduce(k, None)
             if low < -n or high >= n:
                 raise IndexError(f"index {low if low < -n else high} is out of bounds for dimension with size {n}")
             k = np.where(k < 0, k + n, k) if low < 0 else k
