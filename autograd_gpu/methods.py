@@ -167,9 +167,7 @@ def requires_grad_(self, requires_grad=True):
         _creation.check_requires(self)
         if isinstance(self._node, Dependent):  # in a custom Function's forward, where it shows as a leaf
             self._node = None
-        if self._node is not None:
-            return self
-    if self._node is not None and type(self._node) is not Dependent:
+    if self._node is not None and not isinstance(self._node, Dependent):
         if not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
                                "subgraph that doesn't require differentiation use var_no_grad = var.detach()")

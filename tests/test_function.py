@@ -174,6 +174,23 @@ def forward_records_a_write_to_its_input(torch):
 
 
 @program
+def forward_computes_what_requires_no_gradient(torch):
+    class Many(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            for _ in range(600):             # one node in 251 is of a subclass
+                assert not (x * 2).requires_grad_(False).requires_grad
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+    x = leaf(torch)
+    Many.apply(x).sum().backward()
+    return x.grad
+
+
+@program
 def a_gradient_is_none_where_not_materialized(torch):
     seen = []
 

@@ -1,4 +1,5 @@
 """Writes in place: what happens to the history, and what is refused. PyTorch's results are written out."""
+import numpy as np
 import pytest
 
 import autograd_gpu as torch
@@ -260,6 +261,19 @@ def test_views_of_views_without_end(in_small_stack):
         base.sum().backward()
         return x.grad.tolist()
     assert in_small_stack(run) == [3.0, 3.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["logical_not_", "logical_and_"])
+def test_what_autograd_does_not_see_is_still_a_write(name):
+    """Memory that elements share, or that is read-only, is not written to; the history stays."""
+    args = () if name == "logical_not_" else (torch.ones(3),)
+    array = np.ones(3)
+    array.flags.writeable = False
+    for t in (torch.ones(1).expand(3), torch.from_numpy(array)):
+        with pytest.raises(RuntimeError, match="single memory location|read-only"):
+            getattr(t, name)(*args)
+    y = torch.ones(3, requires_grad=True) * 1
+    assert getattr(y, name)(*args) is y and y.grad_fn.name() == "MulBackward0" and y._version == 1
 
 
 @pytest.mark.parametrize("change", [lambda t: t.t_(), lambda t: t.transpose_(0, 1), lambda t: t.squeeze_(), lambda t: t.unsqueeze_(0)])

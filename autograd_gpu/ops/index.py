@@ -390,8 +390,6 @@ copy.vjp(self=lambda grad: F.no_gradient(grad), src=lambda grad: grad)
 @composite(method=False, function=False, moves=True)
 def copy_across(input, src, non_blocking=False):
     """copy from a number or an array, or from another device."""
-    if isinstance(src, (bool, int, float, complex)):
-        src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
         if not _device.is_array(src) and not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")

@@ -40,6 +40,12 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
         depend_on(t, others)
     if tracked:
         check_history(t, name)
+    _check_memory(t, name, tracked)
+    return tracked
+
+
+def _check_memory(t, name, tracked):
+    """Raises RuntimeError where the memory does not allow the write."""
     array = t._array
     repeated = any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)])
     if repeated and array.size and (tracked or name not in _REPEATABLE):
@@ -47,7 +53,6 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
         raise RuntimeError(f"{name}: the tensor's NumPy array is read-only; clone() it first")
-    return tracked
 
 
 def check_history(t, name):
@@ -94,7 +99,11 @@ def inplace(op):
     binary = isinstance(op, Op) and op.is_elementwise and len(op.promotes) == 2
 
     def function(input, *args, **kwargs):
-        tracked = not logical and check_writable(input, title, (*args, *kwargs.values()))
+        tracked = False
+        if logical:
+            _check_memory(input, title, tracked)
+        else:
+            tracked = check_writable(input, title, (*args, *kwargs.values()))
         if title in _REAL_OF_COMPLEX and input._array.dtype.kind == "c":
             raise RuntimeError(f"{title}: In-place {op.name} is not supported for complex tensors: its result is real")
         if binary and not tracked and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):

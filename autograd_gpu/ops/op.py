@@ -61,12 +61,11 @@ class Op:
 
     def __init__(self, body, *, elementwise=False, view=False, node=None, digit=None, outputs=(), differentiable=None, hidden=(),
                  aux=(), many=False, promote=None, to_float=False, may_be_integer=False, varargs=None, aliases=None, divert=None,
-                 cuda=None, over=None, method=True, function=True, inplace=None, out=None, accepts_none=False, domain=(-2.0, 2.0),
-                 samples=None):
+                 cuda=None, over=None, method=True, function=True, inplace=None, out=None, accepts_none=False, domain=(-2.0, 2.0)):
         self.name = body.__name__
         self.body = body
         self.is_elementwise, self.is_view, self.cuda = elementwise, view, cuda
-        self.method, self.is_function, self.domain, self.samples = method, function, domain, samples
+        self.method, self.is_function, self.domain = method, function, domain
         self.over = over
         self.inplace = elementwise if inplace is None else inplace
         self.out = function and not view and not many if out is None else out
@@ -257,7 +256,7 @@ def op(**options):
     divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op
     method, function, inplace   whether it is a method of Tensor, a function of the package, a method with an underscore
     out              whether the function takes out= (unless it gives views or any number of results, it does)
-    domain, samples  the range of test inputs, or a function that yields test arguments
+    domain           the range of test inputs
     """
     def register(body):
         record = Op(body, **options)

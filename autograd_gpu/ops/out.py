@@ -23,8 +23,7 @@ def into(name, function, out, args, kwargs, casts):
     `casts`: out may have any dtype that the result can be cast to, not only the result's. A tensor of another shape gets new memory, with a
     warning unless it was empty.
     Raises: RuntimeError where anything that a gradient is wanted for takes part, where out is part of an operand's memory, and for a dtype,
-    device or view that does not fit;
-    TypeError for what is no Tensor.
+    device or view that does not fit; TypeError for what is no Tensor.
     """
     outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
     for o in outs:
