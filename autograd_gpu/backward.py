@@ -11,7 +11,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
-from autograd_gpu.engine.node import AccumulateGrad, GradientEdge, Node, edge_of, leads_nowhere, leaf_node
+from autograd_gpu.engine.node import AccumulateGrad, GradientEdge, Node, edge_of, leads_nowhere, leaf_node, output_count
 from autograd_gpu.engine.run import run
 from autograd_gpu.engine.task import GraphTask
 from autograd_gpu.ops.namespace import OPS
@@ -29,7 +29,7 @@ def _edge(edge, what):
     node, nr, _ = edge
     if not isinstance(node, Node):
         raise RuntimeError(f"{what}: GradientEdge's first object must be an autograd.graph.Node but got {type(node).__name__}")
-    count = node._outputs if isinstance(node._outputs, int) else len(node._result_meta)
+    count = output_count(node)
     if not isinstance(nr, int) or not 0 <= nr < count:
         raise RuntimeError(f"{what}: GradientEdge's output_nr is {nr!r}, its node {node.name()} has {count} output(s), numbered from 0")
     return node, nr

@@ -113,8 +113,9 @@ class Node:
 
     def __call__(self, *grads):
         """The gradients of its inputs for those of its results: a Tensor or None, or a tuple of them. Recorded as any computation is."""
-        if len(grads) != self._outputs:
-            raise TypeError(f"{self.name()}: expected {self._outputs} arguments, got {len(grads)} instead: the gradient of each result")
+        count = output_count(self)
+        if len(grads) != count:
+            raise TypeError(f"{self.name()}: expected {count} arguments, got {len(grads)} instead: the gradient of each result")
         for i, g in enumerate(grads):
             if not (g is None or isinstance(g, Tensor)):
                 raise TypeError(f"{self.name()}: argument {i} is not a Variable but of type {type(g).__name__}")
@@ -152,6 +153,11 @@ class Node:
         Reference: torch.autograd.graph.Node.register_prehook.
         """
         return RemovableHandle(rare_of(self).prehooks, hook)
+
+
+def output_count(node: Node) -> int:
+    """How many gradients a node takes; of an op with any number of results, what this node recorded."""
+    return node._outputs if type(node._outputs) is int else len(node._result_meta)
 
 
 _making = threading.Lock()                   # guards `_rare` of nodes, so that no thread's hook goes into one that is dropped

@@ -5,7 +5,7 @@ import operator
 
 from autograd_gpu import devices as _device
 from autograd_gpu.engine.grad_mode import everywhere
-from autograd_gpu.engine.node import LEAF, MANY, TWO
+from autograd_gpu.engine.node import LEAF, MANY, TWO, output_count
 
 _by_seq = operator.attrgetter("_seq")
 
@@ -99,7 +99,7 @@ def count_dependencies(roots, buffers):
             continue
         elif kind == MANY:
             if node._outputs != 1:
-                buffers[node] = [None] * (node._outputs if type(node._outputs) is int else len(node._result_meta))
+                buffers[node] = [None] * output_count(node)
             for n, _ in node._edges():
                 if n in counts:
                     counts[n] += 1
