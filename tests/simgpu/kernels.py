@@ -124,13 +124,14 @@ def _include_options():
 
 
 def _prelude(text, definitions):
-    """What is included ahead of a text: precompiled, for a kernel that CuPy wrote."""
-    if definitions or not text.lstrip().startswith("#include <cupy/complex.cuh>"):
+    """What is included ahead of a text, precompiled: most of the time a kernel takes would be the parsing of it."""
+    if definitions:                                        # which may change what a header means
         return HERE / "cuda_on_host.h"
+    name = "cupy_on_host.h" if text.lstrip().startswith("#include <cupy/complex.cuh>") else "cuda_on_host.h"
 
     def make(folder):
-        run(["g++", *_FLAGS, *_include_options(), "-x", "c++-header", HERE / "cupy_on_host.h", "-o", folder / "cupy_on_host.h.gch"])
-    return built("cupy_on_host.h.gch", make).with_suffix("")
+        run(["g++", *_FLAGS, *_include_options(), "-x", "c++-header", HERE / name, "-o", folder / f"{name}.gch"])
+    return built(f"{name}.gch", make).with_suffix("")
 
 
 def _external_kernels(text):
@@ -175,7 +176,7 @@ class Module:
             (folder / "kernel.cpp").write_text(whole)
             run(["g++", *_FLAGS, *definitions, *_include_options(), "-include", prelude,
                  "-c", folder / "kernel.cpp", "-o", folder / "kernel.o"])
-            run(["g++", "-shared", "-Wl,-Bsymbolic", folder / "kernel.o", "-o", folder / name])
+            run(["ld", "-shared", "-Bsymbolic", folder / "kernel.o", "-o", folder / name])     # what it calls is in the process
         scheduler()
         self.path = built(name, make)
 
