@@ -13,16 +13,18 @@ import importlib
 import random
 import statistics
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bench.peers import FLOOR, OURS, TORCH, installed
 
 PROGRAMS = {}                                # by name, in the order of their files
 VARIANTS = 3                                 # so many sets of arrays are taken in turn
 LEAST, MOST = 3, 15                          # rounds
-ROUND = 4e-3                                 # seconds: a peer repeats its step so often that a round takes as long
+ROUND = 10e-3                                # seconds: a peer repeats its step so often that a round takes as long
 
 
 class Program:
@@ -134,13 +136,19 @@ def several(peer, run, n, first):
     return (time.perf_counter() - start) / n
 
 
+def step_time(peer, run):
+    """Seconds of a step once caches are filled; of a long step, which cold caches do not change, its first time."""
+    first = several(peer, run, 1, 0)
+    return min([first, *(several(peer, run, 1, i) for i in range(int(ROUND / first)))])
+
+
 def interleave(runs, budget, most=MOST):
     """{peer: seconds per step of each round}. A round runs every peer once, in an order drawn anew, so that ratios are of one time.
 
     The rounds end when the budget is used up, in seconds; the slow peers are in the first ones only.
     """
     peers, seconds, draw = installed()[0], {name: [] for name in runs}, random.Random(0)
-    took = {name: several(peers[name], run, 1, 2) for name, run in runs.items()}
+    took = {name: step_time(peers[name], run) for name, run in runs.items()}
     n = {name: max(1, round(ROUND / t)) for name, t in took.items()}
     start = time.perf_counter()
     for k in range(most):
@@ -153,20 +161,31 @@ def interleave(runs, budget, most=MOST):
     return seconds
 
 
+def reference():
+    """What others are compared with: PyTorch, or the floor where it is not installed."""
+    return TORCH if TORCH in installed()[0] else FLOOR
+
+
+@cache
+def beside(program):
+    """(run, steps) of the reference: as many steps as fill a round."""
+    peer = installed()[0][reference()]
+    run = prepared(program, {peer.name})[0][peer.name]
+    return run, max(1, round(ROUND / step_time(peer, run)))
+
+
 def measure(program, peer, benchmark):
-    """One peer's program in pytest-benchmark; each round is beside one of PyTorch's, or of the floor's where there is none."""
-    runs, out = prepared(program, {peer, TORCH, FLOOR})
+    """One peer's program in pytest-benchmark; each round is beside one of the reference, with as many steps."""
+    runs, out = prepared(program, {peer})
     if peer not in runs:
-        raise NotImplementedError(out[peer])
-    reference = TORCH if TORCH in runs else FLOOR
-    peers, run, beside = installed()[0], runs[peer], []
-    n = max(1, round(ROUND / min(several(peers[peer], run, 1, i) for i in range(3))))
-    steps = iter(range(1_000_000))
+        pytest.skip(out[peer])
+    peers, run, (other, n) = installed()[0], runs[peer], beside(program)
+    others, first = [], iter(range(1_000_000))
 
     def setup():
-        beside.append(several(peers[reference], runs[reference], n, next(steps)))
-    benchmark.group = program.name
-    benchmark.pedantic(lambda: several(peers[peer], run, n, next(steps)), setup=setup, rounds=9, warmup_rounds=1)
+        others.append(several(peers[reference()], other, n, next(first)))
+    benchmark.group = f"{program.name}, {n} steps"
+    benchmark.pedantic(lambda: several(peers[peer], run, n, next(first)), setup=setup, rounds=9, warmup_rounds=1)
     if benchmark.stats:                      # none with --benchmark-disable
-        ratios = [seconds / n / other for seconds, other in zip(benchmark.stats.stats.data, beside[1:], strict=True)]
-        benchmark.extra_info.update({"steps per round": n, f"seconds per {reference}'s": statistics.median(ratios)})
+        taken = [seconds / n / o for seconds, o in zip(benchmark.stats.stats.data, others[1:], strict=True)]
+        benchmark.extra_info.update({"steps": n, f"time / {reference()}": statistics.median(taken)})

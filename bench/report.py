@@ -176,7 +176,8 @@ def page(runs, memory, chart_name):
     missing = {peer for v in visits for peer in v["missing"]}
     notes = [f"- `{name}`: {ran[0]['about']}" for name, ran in each.items()]
     notes += sorted({f"- Not run: {peer} on `{name}`: {reason}." for name, ran in each.items() for p in ran
-                     for peer, reason in p["left out"].items() if peer not in missing})
+                     for peer, reason in p["left out"].items()
+                     if peer not in missing and not reason.startswith("only for") and not any(peer in q["seconds"] for q in ran)})
     notes += [f"- Not installed: {peer}." for peer in PEERS if peer in missing]
     text = PAGE.format(
         **{key: first[key] for key in ("date", "commit", "processor", "cores", "machine", "threads")}, python=first["Python"],
