@@ -10,6 +10,7 @@ checkpoints, Functions, hooks on gradients and hooks on what is saved.
 """
 import argparse
 import contextlib
+import functools
 import random
 import sys
 import time
@@ -84,13 +85,18 @@ class Graph:
         self.threads = rng.choice((None, None, True, False))
 
 
+@functools.cache
+def stream(device, number):
+    """One of a device's streams, the same for all graphs."""
+    return torch.cuda.Stream(device) if number else torch.cuda.default_stream(device)
+
+
 class Places:
     """Streams for a graph's places, and where each tensor was made; with cuda=False nothing but the CPU."""
 
     def __init__(self, cuda):
         self.cuda, self.made = cuda, {}
-        self.streams = {(d, s): torch.cuda.Stream(d) if s else torch.cuda.default_stream(d)
-                        for d in range(DEVICES) for s in range(STREAMS)} if cuda else {}
+        self.streams = {(d, s): stream(d, s) for d in range(DEVICES) for s in range(STREAMS)} if cuda else {}
 
     def device(self, place):
         return f"cuda:{place[0]}" if self.cuda else "cpu"

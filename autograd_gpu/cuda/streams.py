@@ -359,7 +359,9 @@ def shared(owner):
     if named is not None:
         current(index).wait_stream(ExternalStream(named, index))
     with guard(Device("cuda", index)):
-        return _device.cupy.asarray(_Described(owner, described))
+        found = _device.cupy.asarray(_Described(owner, described))
+    keep(found, current(index))              # its owner would not wait for what is done with it here
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------- other threads
@@ -374,7 +376,7 @@ class Surroundings:
         self.streams = [current(index) for index in range(_device.device_count())]
         self._current = here() if self.streams else None
 
-    def follow(self, other: Surroundings) -> None:
+    def wait_for(self, other: Surroundings) -> None:
         """Have these streams go on after what those of another thread, or time, have by now."""
         for own, before in zip(self.streams, other.streams, strict=True):
             if own != before:

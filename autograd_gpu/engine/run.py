@@ -114,7 +114,7 @@ def _drain(task, roots):
                 here = stream
                 task.work_on(stream)
             if several:
-                streams.arrive(node)
+                streams.await_gradients(node)
             results, grad = visit(task, node, grad)
             if results is NOTHING:
                 continue

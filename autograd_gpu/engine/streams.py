@@ -98,11 +98,11 @@ class Crossings:
         if used is None or not last and (there is None or there is ABSENT):
             deliver(n, nr, g, grad)
         else:                                # it is added to what is there, or the leaf takes it
-            self.arrive(n)
+            self.await_gradients(n)
             with used:
                 deliver(n, nr, g, grad)
 
-    def arrive(self, node):
+    def await_gradients(self, node):
         """A node's stream waits for the gradients that it is about to read."""
         for stream, event in self._awaited.pop(node, ()):
             stream.wait_for(event)

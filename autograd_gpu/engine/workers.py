@@ -130,7 +130,7 @@ class _Backward:
             if self.error is None:
                 with self.changed:
                     grad = self.task.buffers.pop(node)
-                    self.task.streams.arrive(node)
+                    self.task.streams.await_gradients(node)
                 results, grad = visit(self.task, node, grad)
                 if results is not NOTHING:
                     self.spread(lambda: deliver_all(self.task, node, results, grad, self.deliver))

@@ -5,7 +5,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.cuda.streams import as_stream, keep
+from autograd_gpu.cuda.streams import as_stream, current, keep
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.ops.creation import check_shareable, method, public
 from autograd_gpu.ops.namespace import OPS, REGISTRY
@@ -138,6 +138,8 @@ def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
         raise TypeError(f"from_dlpack: expected an object with __dlpack__ and __dlpack_device__, not {type(ext_tensor).__name__}: give the "
                         "tensor itself, as a capsule does not say where its memory is")
     array = _device.from_dlpack(ext_tensor)
+    if type(array) is not np.ndarray:
+        keep(array, current(array.device.id))    # its owner would not wait for what is done with it here
     check_shareable("from_dlpack", array)
     t = wrap(array)
     where = t.device if device is None else _device.resolve(device)

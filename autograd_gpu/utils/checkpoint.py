@@ -165,7 +165,7 @@ class _Frame:
         with self.lock:
             values = self.values.get(task) if task else None
             if values is None:
-                self.surroundings.follow(now)
+                self.surroundings.wait_for(now)
                 with self.surroundings.on():
                     values = self.compute()
                 if task:
@@ -174,7 +174,7 @@ class _Frame:
                 raise CheckpointError("checkpoint: a value is unpacked that was unpacked in this backward already: read ctx.saved_tensors "
                                       "only once in a backward, and do not run backwards that overlap")
             t = values.pop(holder.number)
-        now.follow(self.surroundings)
+        now.wait_for(self.surroundings)
         if t.is_cuda and now.streams[t.device.index] != self.surroundings.streams[t.device.index]:
             keep(t._array, now.streams[t.device.index])
         return t
