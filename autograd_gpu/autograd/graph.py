@@ -141,4 +141,4 @@ def region_activation_memory_budget(budget: float) -> contextlib.AbstractContext
 
 
 def set_override_stale_capture_stream(enabled: bool) -> None:
-    """Accepted for programs that call it: no CUDA graph is captured. Reference: the function of that name in PyTorch."""
+    """Accepted for programs that call it: a leaf's gradient stays on its stream. Reference: the function of that name in PyTorch."""

@@ -307,6 +307,7 @@ def synchronize(device=None) -> None:
 _users: dict[int, tuple[Any, Any, set[Stream]]] = {}         # id of an array that owns memory: weak reference, memory, streams that use it
 _in_flight: collections.deque[tuple[list[Any], Any]] = collections.deque()       # (events, memory) that a device may still be using
 _lock = threading.RLock()                    # guards both; a finaliser may come while this thread has it
+captures: list[list[Any]] = []               # what each CUDA graph that is being captured keeps of the memory dropped meanwhile
 
 
 def keep(array, stream: Stream) -> None:
@@ -323,7 +324,10 @@ def keep(array, stream: Stream) -> None:
 def _ended(key):
     with _lock:
         _, memory, used = _users.pop(key)
-    hold([s.mark() for s in used], memory)
+    if captures:                             # an event of a capture cannot be asked whether it has passed
+        captures[-1].append(memory)
+    else:
+        hold([s.mark() for s in used], memory)
 
 
 def hold(events, memory) -> None:
