@@ -306,7 +306,8 @@ def synchronize(device=None) -> None:
 
 _users: dict[int, tuple[Any, Any, set[Stream]]] = {}         # id of an array that owns memory: weak reference, memory, streams that use it
 _in_flight: collections.deque[tuple[list[Any], Any]] = collections.deque()       # (events, memory) that a device may still be using
-_lock = threading.RLock()                    # guards both; a finaliser may come while this thread has it
+_patient: list[Any] = []                     # the allocator that _allocate stands in for, once something was held
+_lock = threading.RLock()                    # guards these; a finaliser may come while this thread has it
 captures: list[list[Any]] = []               # what each CUDA graph that is being captured keeps of the memory dropped meanwhile
 
 
@@ -331,17 +332,33 @@ def _ended(key):
 
 
 def hold(events, memory) -> None:
-    """Keep memory from being used again before the events have passed."""
+    """Keep memory from being used again before the events have passed. Whoever finds none left waits for them, and tries again."""
     with _lock:
+        if not _patient:
+            _patient.append(_device.cupy.cuda.get_allocator())
+            _device.cupy.cuda.set_allocator(_allocate)
         let_go()
         _in_flight.append((events, memory))
 
 
-def let_go() -> None:
-    """Give up the memory whose events have passed."""
+def let_go(wait=False) -> bool:
+    """Give up the memory whose events have passed, or all of it once they have. Returns whether there was any."""
     with _lock:
-        while _in_flight and all([e.done for e in _in_flight[0][0]]):
+        before = len(_in_flight)
+        while _in_flight and (wait or all([e.done for e in _in_flight[0][0]])):
+            for event in _in_flight[0][0] if wait else ():
+                event.synchronize()
             _in_flight.popleft()
+        return len(_in_flight) < before
+
+
+def _allocate(size):
+    try:
+        return _patient[0](size)
+    except _device.cupy.cuda.memory.OutOfMemoryError:
+        if captures or not let_go(wait=True):
+            raise
+        return _patient[0](size)
 
 
 # ----------------------------------------------------------------------------------------------------------- other libraries

@@ -166,6 +166,24 @@ def test_held_memory_is_let_go_without_a_wait_of_this_thread():
     assert cuda.memory_allocated() - start < 10_000
 
 
+def test_what_is_held_is_waited_for_where_memory_runs_out():
+    stream, pool = cuda.Stream(), cp.get_default_memory_pool()
+    gc.collect()
+    cuda.empty_cache()
+    cuda.synchronize()
+    pool.set_limit(size=cuda.memory_reserved() + 12_000_000)
+    try:
+        for _ in range(4):                   # each held until the stream, of which the host knows nothing, has passed
+            x = torch.ones(2_000_000, device="cuda")
+            x.record_stream(stream)
+            used_on(stream, x)
+            del x
+        with pytest.raises(cp.cuda.memory.OutOfMemoryError):
+            torch.ones(4_000_000, device="cuda")
+    finally:
+        pool.set_limit(size=0)
+
+
 # --------------------------------------------------------------------------------------------------------- other libraries
 
 class Described:
