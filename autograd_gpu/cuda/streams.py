@@ -336,7 +336,10 @@ def hold(events, memory) -> None:
     with _lock:
         if not _patient:
             _patient.append(_device.cupy.cuda.get_allocator())
-            _device.cupy.cuda.set_allocator(_allocate)
+            try:
+                _device.cupy.cuda.set_allocator(_allocate)
+            except ValueError:               # inside of CuPy's using_allocator: the next time, then
+                _patient.clear()
         let_go()
         _in_flight.append((events, memory))
 

@@ -1,7 +1,9 @@
 """Streams and events: their names, memory used on several of them, what other libraries are told, and the streams of a backward."""
 import gc
+import re
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -409,6 +411,17 @@ def test_a_backward_inside_one_and_an_error():
     with pytest.raises(KeyError, match="too large"):
         (z * 200).sum().backward()
     assert cuda.current_stream() == cuda.default_stream()
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "streams.md"
+
+
+@pytest.mark.parametrize("program", re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S))
+def test_the_programs_of_the_documentation(program, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(program, {})
+    assert float(capsys.readouterr().out) == pytest.approx(float(program.rsplit(": ", 1)[1]), rel=1e-5)
 
 
 def test_random_graphs():
