@@ -171,6 +171,29 @@ def unpacked():
     return y.grad_fn._saved_self.detach() * 2
 
 
+class Numbers:
+    """What goes on from one draw to the next, in the device's memory, as cuRAND's: the simulated devices draw on the host."""
+
+    def __init__(self):
+        self.state = cp.zeros(1000)
+
+    def random(self, shape, dtype):
+        self.state += 1
+        return self.state.astype(dtype)
+
+
+def drawn():
+    """A generator used on two streams, and started again."""
+    one, generator = cuda.Stream(), torch.Generator(device="cuda")
+    generator._start = lambda seed: Numbers()
+    generator.manual_seed(1)
+    first = torch.rand(1000, device="cuda", generator=generator)
+    with one:
+        second = torch.rand(1000, device="cuda", generator=generator)
+    generator.manual_seed(2)
+    return first, second
+
+
 class Described:
     """Another library's array."""
 
@@ -205,12 +228,12 @@ def interfaces():
         return x + torch.from_dlpack(Exporter(theirs))
 
 
-PROGRAMS = [given_gradient, branches, chain, shared_leaf, two_devices, copied, recorded, checkpointed, unpacked, interfaces]
+PROGRAMS = [given_gradient, branches, chain, shared_leaf, two_devices, copied, recorded, checkpointed, unpacked, interfaces, drawn]
 
 
 # ------------------------------------------------------------------------------------------------------------------- sites
 
-HELPERS = ("wait_for", "wait_stream", "wait_event", "await_gradients", "keep")         # what makes a stream wait, or has memory held
+HELPERS = ("wait_for", "wait_stream", "wait_event", "await_gradients", "keep", "hold")         # what makes a stream wait, or holds memory
 
 
 def running_site():
@@ -229,7 +252,7 @@ def written_sites():
     for path in Path(PACKAGE).rglob("*.py"):
         name = str(path.relative_to(PACKAGE))
         for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef) and function.name not in (*HELPERS, "wait") and name != "cuda/offload.py":
+            if isinstance(function, ast.FunctionDef) and function.name not in (*HELPERS, "wait", "_ended") and name != "cuda/offload.py":
                 found |= {(name, function.name, call.lineno) for call in ast.walk(function) if isinstance(call, ast.Call) and
                           getattr(call.func, "attr", getattr(call.func, "id", None)) in (*HELPERS, "__dlpack__")}
     return found
@@ -250,11 +273,12 @@ class Without:
     def __enter__(self):
         self.patch = pytest.MonkeyPatch()
         stream = cp.cuda.Stream.__mro__[1]
-        wait, keep = stream.wait_event, streams.keep
+        wait = stream.wait_event
         self.patch.setattr(stream, "wait_event", lambda this, event: self.goes() and wait(this, event))
-        for name, module in list(sys.modules.items()):
-            if name.startswith("autograd_gpu.") and vars(module).get("keep") is keep:
-                self.patch.setattr(module, "keep", lambda array, stream: self.goes() and keep(array, stream))
+        for own in streams.keep, streams.hold:
+            for name, module in list(sys.modules.items()):
+                if name.startswith("autograd_gpu.") and vars(module).get(own.__name__) is own and (module, own) != (streams, streams.hold):
+                    self.patch.setattr(module, own.__name__, lambda *given, own=own: self.goes() and own(*given))
         return self
 
     def __exit__(self, *exc_info):
