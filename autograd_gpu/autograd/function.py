@@ -405,7 +405,7 @@ def once_differentiable(fn):
         for t in results if several else (results,):
             if isinstance(t, Tensor):
                 unseen, t = t.detach().requires_grad_(), t.detach()
-                node = new_node(_Twice, _streams.at(t.device))
+                node = new_node(_Twice, t.device)
                 node.n0, node.i0 = edge_of(unseen)
                 t._node, t._nr, t._requires = node, 0, True
             marked.append(t)

@@ -291,16 +291,16 @@ def unlinking(cls):
     return found
 
 
-def new_node(cls, stream=None) -> Node:
-    """A node of a class, numbered: newer than whatever its edges, read before this, lead to. `stream`: where it runs, None for the CPU.
+def new_node(cls, device=CPU) -> Node:
+    """A node of a class that runs on a device, on the stream that is current there now; newer than what its edges, read before, lead to.
 
     The compiled functions of ops have this written out.
     """
     seq = next_seq()
     node = object.__new__(cls if seq % PRIME else unlinking(cls))
     node._seq, node._rare = seq, None
-    if stream is not None:
-        rare_of(node).stream = stream
+    if device is not CPU:
+        rare_of(node).stream = _streams.at(device)
     if everywhere.anomaly:
         note(node)
     return node

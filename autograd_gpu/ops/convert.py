@@ -8,7 +8,6 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.cuda import streams as _streams
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.inside import depend
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
@@ -48,7 +47,7 @@ def _to_device(t, where):
         depend([made], [edge_of(t)])
     elif t.requires_grad and local.state.records():
         edge = edge_of(t)
-        node = new_node(_DeviceCopy, _streams.at(where))
+        node = new_node(_DeviceCopy, where)
         rare_of(node).crosses = True
         node.n0, node.i0 = edge
         node.source, node.target = t.device, where

@@ -12,7 +12,6 @@ import weakref
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import INFERENCE, LINKS, LeafView, Tensor, View, version, wrap
-from autograd_gpu.cuda import streams as _streams
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed, writes_since
@@ -177,7 +176,7 @@ class CopySlices(_OfBase):
         """If inner saved its result, that is the view: its history is the view's, not inner's, which never runs by itself."""
         view = self.of_view()
         if view is None:                     # the view is gone
-            view = new_node(AsStrided, self._stream)
+            view = new_node(AsStrided, self._device)
             view.steps, view.shape, view.strides, view.dtype = self.steps, self.shape, self.strides, self.dtype
             view.n0, view.i0 = self, 0
         of = local.state.result_of
@@ -219,7 +218,7 @@ def overwritten(operands, label) -> Node:
     """The node of an in-place operation without a derivative, on the first of its operands."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
     edges = tuple([edge_of(t) for t in tensors])
-    node = new_node(Overwritten, _streams.at(tensors[0].device))
+    node = new_node(Overwritten, tensors[0].device)
     node._edge_list = edges
     node.metas = [(t._array.shape, t._array.dtype) for t in tensors]
     node.label = label
@@ -252,11 +251,11 @@ def refresh(t: Tensor, asked=False) -> None:
                            f"{reason}. Write to a clone(), or take the view again")
     if base._requires:
         edge = edge_of(base)
-        node = new_node(AsStrided, _streams.at(base.device))
+        node = new_node(AsStrided, base.device)
         node._set(base, view.steps)
         node.n0, node.i0 = edge
     else:                                    # its base was detached: what was written since has no history
-        node = new_node(Severed, _streams.at(base.device))
+        node = new_node(Severed, base.device)
     _move_retained(t, node, 0)
     t._node, t._nr, t._requires = node, 0, True
     view.seen = count
@@ -308,7 +307,7 @@ def set_history(t: Tensor, node, nr, at=0) -> None:
     base = t._view.base
     edges = node._edges()
     edges = (edge_of(base), *edges[:at], *edges[at + 1:])
-    copy = new_node(CopySlices, _streams.at(base.device))
+    copy = new_node(CopySlices, base.device)
     copy._set(base, t._view.steps)
     copy.inner, copy.at, copy._edge_list = node, at, edges
     _move_retained(base, copy, 0)
