@@ -317,6 +317,27 @@ def test_a_leafs_gradient_is_accumulated_on_the_stream_of_its_first_use():
     assert x.grad[0].item() == 15
 
 
+def test_a_stream_waits_as_late_as_it_can(monkeypatch):
+    """What main has to do between a branch's end and the sum of both is not behind the branch."""
+    main, side, log = cuda.current_stream(), cuda.Stream(), []
+    h = leaf() * 1
+    m = h.sin() * 2
+    side.wait_stream(main)
+    h.detach().record_stream(side)
+    with side:
+        s = h.exp()                          # the newest node of h: the first to be done with its gradient
+    main.wait_stream(side)
+    s.detach().record_stream(main)
+    y = (m * s).sum()
+    for name, t in ("h", h), ("m", m), ("s", s):
+        t.register_hook(lambda g, name=name: log.append(name))
+    wait = cuda.Stream.wait_for
+    names = {main: "main", side: "side"}
+    monkeypatch.setattr(cuda.Stream, "wait_for", lambda stream, event: log.append(names[stream]) or wait(stream, event))
+    y.backward()
+    assert log == ["side", "side", "s", "m", "main", "h", "main"]      # begin, then each that reads what the other made, and the end
+
+
 def test_backward_makes_no_events_where_there_is_one_stream(monkeypatch):
     x = leaf()
     monkeypatch.setattr(cp.cuda, "Event", None)
