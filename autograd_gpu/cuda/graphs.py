@@ -26,7 +26,7 @@ def graph_pool_handle() -> Any:
 
 def is_current_stream_capturing() -> bool:
     """Whether work that is put on the current stream is captured. Reference: torch.cuda.is_current_stream_capturing."""
-    return _device.why_no_cuda() is None and bool(current_stream()._cupy.is_capturing())
+    return _device.why_no_cuda() is None and current_stream().is_capturing()
 
 
 class CUDAGraph:

@@ -50,6 +50,10 @@ class Stream:
     def __cuda_stream__(self):
         return 0, self._cupy.ptr
 
+    def is_capturing(self) -> bool:
+        """Whether what is put on it goes into a CUDA graph; the default stream cannot be captured."""
+        return self._cupy.ptr > 1 and bool(self._cupy.is_capturing())
+
     def __eq__(self, other):
         return self is other or isinstance(other, Stream) and self.device is other.device and self._cupy.ptr == other._cupy.ptr
 

@@ -94,7 +94,7 @@ def _drain(task, roots):
     watched = ends or everywhere.anomaly     # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
     here, streams = None, task.streams
-    several = streams is not None and streams.several
+    several, instead = (False, None) if streams is None else (streams.several or streams.instead, streams.instead)
     for n, nr, grad in roots:
         if streams is not None:
             streams.send(task, None, n, nr, grad, grad, deliver)
@@ -110,6 +110,8 @@ def _drain(task, roots):
             kind = node._kind
         else:
             stream = None if rare is None else rare.stream
+            if instead:
+                stream = instead.get(stream, stream)
             if stream is not here:
                 here = stream
                 task.work_on(stream)

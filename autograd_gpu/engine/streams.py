@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograd_gpu.cuda.streams import Surroundings, keep
+from autograd_gpu.cuda.streams import Surroundings, captures, keep
 from autograd_gpu.engine.anomaly_mode import warn
 from autograd_gpu.engine.node import LEAF, Node
 from autograd_gpu.engine.task import ABSENT, UNWANTED
@@ -17,7 +17,12 @@ _MISMATCH = (
     "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming gradient, which it waits for. The "
     "leaf was first used on another stream, by a graph that is still kept, as a loss keeps it: drop that, or use the leaf on one stream. "
     "If the mismatch is intended, torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False) says so")
-_warns = True
+_STALE = (
+    "A node of this backward, which is captured into a CUDA graph, keeps the default stream of its device, as a leaf does whose first use "
+    "was there and whose graph is still kept: a loss of the warm-up is enough. The default stream cannot be captured. Drop that graph (del "
+    "loss), or run the warm-up on a side stream, or call torch.autograd.graph.set_override_stale_capture_stream(True), which has such "
+    "nodes work on the stream that is captured")
+_warns, _overrides = True, False
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
@@ -27,6 +32,16 @@ def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
     """
     global _warns
     _warns = enabled
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Whether nodes of streams that are not captured work on the one that is, in a backward that a CUDA graph is captured of.
+
+    Without it, where such a stream is a default one, the backward raises RuntimeError.
+    Reference: torch.autograd.graph.set_override_stale_capture_stream.
+    """
+    global _overrides
+    _overrides = enabled
 
 
 def streams_of(task):
@@ -39,15 +54,32 @@ def streams_of(task):
 
 
 class Crossings:
-    """What orders the streams of a task. `several`: whether it runs on any other than its caller's current ones."""
+    """What orders the streams of a task. `several`: whether it runs on any other than its caller's current ones.
 
-    __slots__ = ("caller", "several", "_others", "_awaited")
+    `instead`: streams in whose place it works on others, the current ones: see set_override_stale_capture_stream.
+    """
+
+    __slots__ = ("caller", "several", "instead", "_others", "_awaited")
 
     def __init__(self, streams):
         self.caller = Surroundings()
         self._others = set(streams) - set(self.caller.streams)
+        self.instead = self._stale() if captures else {}
+        self._others -= set(self.instead)
         self.several = bool(self._others)
         self._awaited = {}                   # node: [(its stream, event of a gradient that it will read)]
+
+    def _stale(self):
+        """{stream that is not captured: the current one, which is}."""
+        found = {}
+        for stream in self._others:
+            now = self.caller.streams[stream.device.index]
+            if now.is_capturing() and not stream.is_capturing():
+                if _overrides:
+                    found[stream] = now
+                elif not stream.cuda_stream:
+                    raise RuntimeError(_STALE)
+        return found
 
     def begin(self):
         """Have the others begin after what the caller's streams have by now."""
@@ -75,6 +107,7 @@ class Crossings:
     def _on(self, node: Node | None, index):
         """Where a node has what it makes or takes on a device: on its own stream, or what is current where it runs."""
         stream = None if node is None else node._stream
+        stream = self.instead.get(stream, stream) if self.instead else stream
         return stream if stream is not None and stream.device.index == index else self.caller.streams[index]
 
     def send(self, task, source, n, nr, g, grad, deliver):
@@ -85,7 +118,7 @@ class Crossings:
         there = task.buffers.get(n)
         if there is UNWANTED:
             return
-        array, used = getattr(g, "_array", g), n._stream
+        array, used = getattr(g, "_array", g), self.instead.get(n._stream, n._stream)
         if array is not None and type(array) is not np.ndarray:
             made, used = self._on(source, array.device.id), self._on(n, array.device.id)
             if made is not used and made != used and source is not None:

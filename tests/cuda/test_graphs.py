@@ -92,6 +92,31 @@ def test_several_streams_in_one_graph():
         np.testing.assert_allclose(settled(g), np.exp(value) * (np.sin(3 * value) + 3 * np.cos(3 * value)), rtol=1e-4)
 
 
+@pytest.mark.parametrize("kept", ["loss", "leaf"])
+def test_a_leaf_of_the_default_stream_whose_graph_is_kept(kept):
+    x = torch.full((1000,), 0.5, device="cuda", requires_grad=True)
+    loss = x.exp().sum()
+    loss.backward(retain_graph=kept == "loss")
+    graph = cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="set_override_stale_capture_stream"), cuda.graph(graph):
+        (x * x).sum().backward()
+    cuda.synchronize()
+    torch.autograd.graph.set_override_stale_capture_stream(True)
+    try:
+        with cuda.graph(graph):
+            (x * x).sum().backward()
+            if kept == "loss":
+                loss.backward(retain_graph=True)             # what it saved has to outlive the graph
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+    filled(x.grad, 0.0)
+    graph.replay()
+    np.testing.assert_allclose(settled(x.grad), 1 + (np.exp(0.5) if kept == "loss" else 0), rtol=1e-6)
+    filled(x, 2.0)
+    graph.replay()
+    assert x.grad[0].item() > 4
+
+
 def test_the_memory_of_a_graph_is_nobody_elses():
     x = torch.ones(10_000, device="cuda")
     graph, y = captured(lambda: (x * 2 + 1).exp().sum())

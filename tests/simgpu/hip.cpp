@@ -279,7 +279,8 @@ API Status hipEventRecord(void* handle, void* on) {
 API Status hipStreamWaitEvent(void* handle, Event* e, unsigned) {
   LOCKED;
   Stream* s = stream(handle);
-  if (e->graph && !s->graph) s->graph = e->graph;            // the capture goes on to this stream
+  const bool is_null = s == order.null_stream(s->device);
+  if (e->graph && !s->graph && !is_null) s->graph = e->graph;            // the capture goes on to this stream
   if (s->graph != e->graph) {
     capturing();
     return order.refuse("dependency created on uncaptured work in another stream", CAPTURE_ISOLATION);

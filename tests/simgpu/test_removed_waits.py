@@ -186,10 +186,10 @@ def drawn():
     """A generator used on two streams, and started again."""
     one, generator = cuda.Stream(), torch.Generator(device="cuda")
     generator._start = lambda seed: Numbers()
-    generator.manual_seed(1)
-    first = torch.rand(1000, device="cuda", generator=generator)
     with one:
-        second = torch.rand(1000, device="cuda", generator=generator)
+        generator.manual_seed(1)
+        first = torch.rand(1000, device="cuda", generator=generator)
+    second = torch.rand(1000, device="cuda", generator=generator)
     generator.manual_seed(2)
     return first, second
 
