@@ -131,12 +131,17 @@ class ExternalStream(Stream):
 
     def __new__(cls, stream_ptr, device=None):
         where = _device.cuda_device(device)
-        of_cupy = _device.cupy.cuda.Stream
-        return _made(cls, where, of_cupy.from_external(_Foreign(stream_ptr)) if stream_ptr else of_cupy.null)
+        return _made(cls, where, _taken(where.index, _Foreign(stream_ptr)) if stream_ptr else _device.cupy.cuda.Stream.null)
 
 
 _latest: dict[int, Stream] = {}              # by device: the stream that was asked for last, which is nearly always the one asked for next
 _streams: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()
+
+
+def _taken(index, stream):
+    """CuPy's stream over another library's."""
+    with guard(Device("cuda", index)):
+        return _device.cupy.cuda.Stream.from_external(stream)
 
 
 def _made(cls, where, stream):
@@ -176,11 +181,9 @@ def as_stream(name, stream) -> Stream:
         return stream
     if not hasattr(stream, "__cuda_stream__"):
         raise TypeError(f"{name}(): expected a Stream, CuPy's or an object with __cuda_stream__, not {type(stream).__name__}")
-    _device.cuda_device(None)
-    if not isinstance(stream, type(_device.cupy.cuda.Stream.null).__mro__[1]):
-        stream = _device.cupy.cuda.Stream.from_external(stream)
-    index = stream.device_id if stream.device_id >= 0 else _device.current_device()
-    return _known(index, stream)
+    index = getattr(stream, "device_id", -1)                     # CuPy's, but for default streams
+    index = index if index >= 0 else _device.current_device()
+    return _known(index, stream if isinstance(stream, _device.cupy.cuda.Stream) else _taken(index, stream))
 
 
 def current_stream(device=None) -> Stream:
