@@ -140,8 +140,11 @@ _streams: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakVal
 
 def _taken(index, stream):
     """CuPy's stream over another library's."""
+    of_cupy = _device.cupy.cuda
     with guard(Device("cuda", index)):
-        return _device.cupy.cuda.Stream.from_external(stream)
+        if hasattr(of_cupy.Stream, "from_external"):
+            return of_cupy.Stream.from_external(stream)
+        return of_cupy.ExternalStream(stream.__cuda_stream__()[1], index)        # CuPy 13
 
 
 def _made(cls, where, stream):
@@ -179,11 +182,12 @@ def as_stream(name, stream) -> Stream:
     """A Stream for whatever names one: CuPy's, or what has __cuda_stream__, which is of the current device. Raises TypeError for others."""
     if isinstance(stream, Stream):
         return stream
+    index = _device.current_device()
+    if isinstance(stream, (_device.cupy.cuda.Stream, _device.cupy.cuda.ExternalStream)):
+        return _known(stream.device_id if stream.device_id >= 0 else index, stream)
     if not hasattr(stream, "__cuda_stream__"):
         raise TypeError(f"{name}(): expected a Stream, CuPy's or an object with __cuda_stream__, not {type(stream).__name__}")
-    index = getattr(stream, "device_id", -1)                     # CuPy's, but for default streams
-    index = index if index >= 0 else _device.current_device()
-    return _known(index, stream if isinstance(stream, _device.cupy.cuda.Stream) else _taken(index, stream))
+    return _known(index, _taken(index, stream))
 
 
 def current_stream(device=None) -> Stream:
