@@ -76,7 +76,7 @@ def looks(side, t):
     yield "_is_view", lambda: side.base(t) is not None
     yield "is_inference", lambda: t.is_inference()
     yield "_base", lambda: side.base(t)
-    yield "grad_fn", lambda: side.graph(t, t.grad_fn)
+    yield "grad_fn", lambda: side.graph(t)
     yield "grad", lambda: None if t.grad is None else (array_of(t.grad), t.grad.requires_grad and t.numel() > 0)
 
 
@@ -148,10 +148,11 @@ class Side:
         named = [name for name, value in self.pool().items() if value is base]
         return named or (None if self.inferred else tuple(base.shape))                       # rule 17
 
-    def graph(self, t, node):
+    def graph(self, t):
         """Names of a tensor's node and of those that follow it."""
         if is_real_view(t):
             return "?"
+        node = t.grad_fn
         if node is None:
             return None
         return self.title(node), [self.title(n) for n, _ in node.next_functions]
