@@ -129,16 +129,17 @@ Written by `python -m bench report`. A figure is the ratio of two times that wer
 brackets the quartiles. Below 1, the first of the two is faster. There are no seconds, since the machine was shared and noisy; a ratio is
 less so, but not free of noise: 0.95 is not to be told from 1.05. **On a GPU nothing was measured.**
 
-- Day and commit: {date}, {commit}.
-- Machine: {processor}, {cores} cores, shared with other work; {machine}. The processes were on a core for {share} of the time.
+- Day and commit: {when}.
+- Machine: {processor}, {cores} cores, shared with other work; {machine}.
+  The processes were on a core for {share} of the time.
 - Versions: Python {python}; {versions}.
 - Threads: {threads} for each library. Rounds: {rounds} for each program, over {visits} processes. In a round every library runs once, in an
   order drawn anew, with other arrays from step to step. A library that takes five times the median of all is in three rounds of a process.
-- Before anything is timed, results and gradients are compared with those written by hand in NumPy. These are the floor too: the time that a
-  library without any overhead of its own would take on NumPy. (`bench/by_hand.py` is plain NumPy: it does not compute in blocks, so that
-  a library can be below it.)
-- JAX jit compiles before it is timed; JAX eager takes its gradients without compiling. float32 throughout, but MyGrad makes float64 of an
-  array beside a Python number.
+- Before anything is timed, results and gradients are compared with those written by hand in NumPy. These are the floor too: what a library
+  without any overhead of its own would take on NumPy. It is plain NumPy, without blocks, so that a library can be below it, and its
+  formulas are simplified by hand (that of `hessian_vector` far), which no library here but JAX jit does.
+- JAX jit compiles before it is timed, and folds `deep` and `fan_out` into a few operations. JAX eager does not compile. float32 throughout,
+  but MyGrad makes float64 of an array beside a Python number.
 
 ```sh
 pip install -e '.[bench]'               # and what it is to be compared with: pip install torch jax autograd mygrad
@@ -180,7 +181,8 @@ def page(runs, memory, chart_name):
                      if peer not in missing and not reason.startswith("only for") and not any(peer in q["seconds"] for q in ran)})
     notes += [f"- Not installed: {peer}." for peer in PEERS if peer in missing]
     text = PAGE.format(
-        **{key: first[key] for key in ("date", "commit", "processor", "cores", "machine", "threads")}, python=first["Python"],
+        **{key: first[key] for key in ("processor", "cores", "machine", "threads")}, python=first["Python"],
+        when="; ".join(f"{run['date']}, {run['commit']}" for run in runs),
         share=f"{min(shares):.0%} to {max(shares):.0%}", versions=", ".join(f"{n} {v}" for n, v in visits[0]["versions"].items()),
         rounds=f"{min(rounds)} to {max(rounds)}", visits=max(map(len, each.values())), table=show(visits), chart=chart_name,
         programs="\n".join(notes))
