@@ -4,7 +4,8 @@ What is compared is the ratio to PyTorch (to the floor where one of the two file
 comparable. Noise is measured in each file between its processes, as the range of their medians, and between rounds, as their quartiles. A
 program is slower if both say so: the gap between the slowest process before and the fastest after is wider than either range, and the lower
 quartile after lies above the upper quartile before. Three processes on each side are the least. Were nothing changed and noise normal, one
-program in 250 would be called slower with three processes, one in 3,000 with four and one in 40,000 with five.
+program in 250 would be called slower with three processes, one in 3,000 with four and one in 40,000 with five. What is found depends on the
+noise: of the figures of docs/benchmarks.md, with three processes, a fifth more time is found in 6 programs of 20, two fifths more in 12.
 """
 import json
 import statistics

@@ -23,7 +23,7 @@ from bench.peers import FLOOR, OURS, TORCH, installed
 
 PROGRAMS = {}                                # by name, in the order of their files
 VARIANTS = 3                                 # so many sets of arrays are taken in turn
-LEAST, MOST = 3, 15                          # rounds
+LEAST = 3                                    # rounds that are run whatever they take
 ROUND = 10e-3                                # seconds: a peer repeats its step so often that a round takes as long
 
 
@@ -99,6 +99,7 @@ def chosen(names):
 
 
 def compare(program, peer, run, floor):
+    """Two steps of a peer with two of the floor: the largest difference beside the largest number."""
     for i in range(2):
         got, want = [np.asarray(peer.number(a)) for a in run(i)], floor(i)
         for j, (a, b) in enumerate(zip(got, want, strict=True)):
@@ -108,7 +109,10 @@ def compare(program, peer, run, floor):
 
 
 def prepared(program, names=None):
-    """({peer: run}, {peer: why it is left out}) for one program; each peer's results are compared with the floor's first."""
+    """({peer: run}, {peer: why it is left out}) for one program; each peer's results are compared with the floor's first.
+
+    What fails in another library leaves it out; it is no failure of ours.
+    """
     runs, out = {}, {}
     found, missing = installed()
     for name, peer in found.items():
@@ -118,7 +122,7 @@ def prepared(program, names=None):
                 run = program.prepare(peer)
                 program.check(peer, run)
                 runs[name] = run
-            except (ValueError, TypeError, AttributeError, NotImplementedError, RecursionError) as error:
+            except Exception as error:
                 if name in (OURS, TORCH, FLOOR):
                     raise
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -142,7 +146,7 @@ def step_time(peer, run):
     return min([first, *(several(peer, run, 1, i) for i in range(int(ROUND / first)))])
 
 
-def interleave(runs, budget, most=MOST):
+def interleave(runs, budget, most):
     """{peer: seconds per step of each round}. A round runs every peer once, in an order drawn anew, so that ratios are of one time.
 
     The rounds end when the budget is used up, in seconds; the slow peers are in the first ones only.
