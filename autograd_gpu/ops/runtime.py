@@ -379,7 +379,7 @@ def widen(x):
         return OPS.to_copy(x, np.dtype(np.float32)) if x._array.dtype in _HALF else x
     if isinstance(x, (list, tuple)):
         return type(x)([widen(y) for y in x])
-    return x.astype(np.float32) if getattr(x, "dtype", None) in _HALF else x
+    return x.astype(np.float32, _device.order_of(x)) if getattr(x, "dtype", None) in _HALF else x
 
 
 def widened(formula):
