@@ -75,6 +75,7 @@ FUNCTIONS = {                                # name: (shapes of its inputs, shap
     "constant element": (ONE, [()], lambda torch, x: torch.ones((), dtype=torch.float64)),
     "partly constant": (ONE, [(3,), (2,)], lambda torch, x: (x * 2, torch.ones(2, dtype=torch.float64))),
     "0-d": ([()], [(2,)], lambda torch, x: torch.stack([x, x ** 2])),
+    "0-d to 0-d": ([()], [()], lambda torch, x: x.sin()),
     "one element in": ([(1,)], [()], lambda torch, x: (x ** 3).sum()),
     "a number": (ONE, [()], lambda torch, x: 1.0),
     "a list": (ONE, [()], lambda torch, x: [x]),

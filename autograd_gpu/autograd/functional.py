@@ -239,7 +239,7 @@ def _rows(call, i, output, vectorize):
         found = [None if None in column else OPS.stack(column) for column in zip(*rows, strict=True)]
     if call.strict:
         call.filled(found, call.inputs, f"Output {i} of the user-provided function is independent of input", "jacobian")
-    return [t.new_zeros((*output.shape, *t.shape)) if g is None else g.reshape(*output.shape, *t.shape)
+    return [t.new_zeros((*output.shape, *t.shape)) if g is None else g.reshape((*output.shape, *t.shape))
             for g, t in zip(found, call.inputs, strict=True)]
 
 
@@ -252,7 +252,7 @@ def columns(outputs, inputs, create_graph):
         still = [OPS.zeros_like(other) for other in inputs]
         pushed = [push((*still[:j], direction.reshape(t.shape), *still[j + 1:]), create_graph) for direction in basis(t.reshape(-1))]
         for out, tangents in zip(dependent, zip(*pushed, strict=True), strict=True):
-            found[id(out)].append(OPS.stack(_zeros_for_none(tangents, [out] * len(tangents)), -1).reshape(*out.shape, *t.shape))
+            found[id(out)].append(OPS.stack(_zeros_for_none(tangents, [out] * len(tangents)), -1).reshape((*out.shape, *t.shape)))
     return [found.get(id(out)) or [out.new_zeros((*out.shape, *t.shape)) for t in inputs] for out in outputs]
 
 
