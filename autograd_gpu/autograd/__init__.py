@@ -1,5 +1,5 @@
 """Differentiation, under torch.autograd's names."""
-from autograd_gpu.autograd import function, functional, graph
+from autograd_gpu.autograd import function, functional, graph, profiler
 from autograd_gpu.autograd.function import Function
 from autograd_gpu.autograd.gradcheck import gradcheck, gradgradcheck
 from autograd_gpu.backward import backward, grad
@@ -10,5 +10,5 @@ from autograd_gpu.engine.grad_mode import enable_grad, inference_mode, no_grad, 
 from autograd_gpu.engine.workers import is_multithreading_enabled, set_multithreading_enabled
 
 __all__ = ["Function", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad",
-           "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled", "no_grad",
+           "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled", "no_grad", "profiler",
            "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]

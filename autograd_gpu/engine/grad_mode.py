@@ -33,13 +33,14 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 class Everywhere:
     """What concerns all threads, in one place that costs 2 ns to look at."""
 
-    __slots__ = ("inferring", "anomaly", "check_nan", "nowhere")
+    __slots__ = ("inferring", "anomaly", "check_nan", "nowhere", "profiled")
 
     def __init__(self):
         self.inferring = 0                   # inference_mode blocks entered, in whatever thread
         self.anomaly = False
         self.check_nan = True
         self.nowhere = False                 # whether a node was ever recorded that no gradient leaves (engine/node.py: leads_nowhere)
+        self.profiled = False                # whether backwards run their nodes through `visit`, which a profiler has exchanged
 
 
 everywhere = Everywhere()

@@ -74,7 +74,7 @@ def _on_a_fresh_thread(task, roots, state):
 def _drain(task, roots):
     """Run a task's nodes on this thread."""
     buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.create_graph
-    watched = ends or everywhere.anomaly     # each node is visited
+    watched = ends or everywhere.anomaly or everywhere.profiled              # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
     here = _device.CPU
     for n, nr, grad in roots:
