@@ -25,6 +25,11 @@ def memory_text(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
+def shortened(text: str, width: int | None) -> str:
+    """Text of at most so many letters."""
+    return text if width is None or len(text) <= width else text[:width - 3] + "..."
+
+
 def text_table(rows: list[list[str]], left: tuple[int, ...] = ()) -> list[str]:
     """Lines of a table whose first row is its head, columns as wide as they need be; those numbered in `left` start at the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -204,13 +209,13 @@ class EventList(list):
             rows[0] += ["Self CUDA", "Self CUDA %", "CUDA total", "CUDA time avg"]
         rows[0] += ["Saved", "Self Saved"] * self._profile_memory + ["# of Calls"] + ["Input Shapes"] * shaped
         for event in events if row_limit < 0 else events[:row_limit]:
-            row = [_shortened(event.key, max_name_column_width), _percent(event.self_cpu_time_total, total), event.self_cpu_time_total_str,
+            row = [shortened(event.key, max_name_column_width), _percent(event.self_cpu_time_total, total), event.self_cpu_time_total_str,
                    _percent(event.cpu_time_total, total), event.cpu_time_total_str, event.cpu_time_str]
             if on_device:
                 row += [event.self_device_time_total_str, _percent(event.self_device_time_total, on_device), event.device_time_total_str,
                         event.device_time_str]
             row += [memory_text(event.saved), memory_text(event.self_saved)] * self._profile_memory + [str(event.count)]
-            rows.append(row + [_shortened(str(event.input_shapes or "[]"), max_shapes_column_width)] * shaped)
+            rows.append(row + [shortened(str(event.input_shapes or "[]"), max_shapes_column_width)] * shaped)
         lines = [header] * (header is not None) + text_table(rows) + [f"Self CPU time total: {time_text(total)}"]
         return "\n".join(lines + [f"Self CUDA time total: {time_text(on_device)}"] * bool(on_device)) + "\n"
 
@@ -236,10 +241,6 @@ class EventList(list):
                                   "ts": end.time_range.start, **({"bp": "e"} if kind == "f" else {})})
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace}, file)
-
-
-def _shortened(text, width):
-    return text if width is None or len(text) <= width else text[:width - 3] + "..."
 
 
 def _percent(part, total):

@@ -214,7 +214,7 @@ def leaf_node(t: Tensor) -> AccumulateGrad | None:
     node._seq = LAST
     node._rare = None
     t._leaf = weakref.ref(node)
-    if everywhere.anomaly:
+    if everywhere.noting:
         note(node)
     return node
 
@@ -289,6 +289,6 @@ def new_node(cls, device=CPU) -> Node:
     node._seq, node._rare = seq, None
     if device is not CPU:
         rare_of(node).device = device
-    if everywhere.anomaly:
+    if everywhere.noting:
         note(node)
     return node
