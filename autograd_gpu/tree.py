@@ -67,5 +67,10 @@ def spread(prefix: Any, structure: Structure) -> list | None:
     parts, own = (list(prefix.values()), tuple(prefix)) if isinstance(prefix, dict) else (list(prefix), None)
     if type(prefix) is not structure.kind or own != structure.keys or len(parts) != len(structure.parts):
         return None
-    found = [spread(part, inner) for part, inner in zip(parts, structure.parts, strict=True)]
-    return None if None in found else [leaf for leaves in found for leaf in leaves]
+    found: list[Any] = []
+    for part, inner in zip(parts, structure.parts, strict=True):
+        leaves = spread(part, inner)
+        if leaves is None:
+            return None
+        found += leaves
+    return found

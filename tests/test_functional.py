@@ -176,7 +176,7 @@ def test_what_errors_say(torch, oracle):
             (lambda: F.vjp(lambda t: torch.ones(1), x, strict=True), ["Output 0", "does not require gradients", "strict mode"]),
             (lambda: F.hessian(lambda t: t, x), ["hessian", "should contain a single element"]),
             (lambda: F.vhp(lambda t: (t.sum(), t.sum()), x, x), ["vhp", "should return a single Tensor"]),
-            (lambda: F.hvp(lambda t: t.sum() * 2, x, x, strict=True), ["jacobian of the user-provided", "input 0", "is independent"]),
+            (lambda: F.hvp(lambda t: t.sum() * 2, x, x, strict=True), ["jacobian of the user-provided", "input 0", "independent"]),
             (lambda: F.jacobian(lambda t: t, x, strict=True, vectorize=True), ["strict=True", "not supported together"]),
             (lambda: F.jacobian(lambda t: t, x, strategy="forward-mode"), ["vectorize=True"])]:
         _, found = said(call, *words)

@@ -86,7 +86,7 @@ class _Call:
         for i, t in enumerate(self.outputs):
             if self.strict and not t.requires_grad:
                 raise RuntimeError(f"Output {i} of the user-provided function does not require gradients: it has to be computed from the "
-                                   f"inputs by differentiable operations. {_NOT_STRICT}")
+                                   f"inputs in a differentiable manner. {_NOT_STRICT}")
 
     def vector(self, v, like, several, whose):
         """The user's vector as a tuple, one for each of the Tensors in `like`; None stands for 1 where they are a single element."""
@@ -121,8 +121,9 @@ class _Call:
             if g is None:
                 raise RuntimeError(f"The output of the user-provided function is independent of input {i}. {_NOT_STRICT}")
             if not g.requires_grad:
-                raise RuntimeError(f"The jacobian of the user-provided function with respect to input {i} is independent of the input, as "
-                                   f"that of a linear function is. {_NOT_STRICT}")
+                raise RuntimeError(f"While computing the hessian, the jacobian of the user-provided function with respect to input {i} was "
+                                   f"found to be independent of the input, as that of a linear function is: it has to be twice "
+                                   f"differentiable. {_NOT_STRICT}")
         return _zeros_for_none(found, self.inputs)
 
     def filled(self, found, like, independent, derivative):
@@ -247,7 +248,7 @@ def columns(outputs, inputs, create_graph):
     """The derivatives of each output with respect to each input: a direction is pushed forward per element of an input."""
     dependent = [out for out in outputs if out.requires_grad]
     _, push = linearized(dependent, inputs)
-    found = {id(out): [] for out in dependent}
+    found: dict[int, list[Tensor]] = {id(out): [] for out in dependent}
     for j, t in enumerate(inputs):
         still = [OPS.zeros_like(other) for other in inputs]
         pushed = [push((*still[:j], direction.reshape(t.shape), *still[j + 1:]), create_graph) for direction in basis(t.reshape(-1))]

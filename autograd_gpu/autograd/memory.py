@@ -61,7 +61,8 @@ class Counted:
     """Memory that has been counted, so that each is counted once."""
 
     def __init__(self):
-        self._seen = weakref.WeakValueDictionary()       # by id: one that is freed may have its id given away
+        # by id; a dead array is not found, so that its id may be given away
+        self._seen: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def new(self, array) -> int:
         """The bytes of the memory that an array lies in; 0 if it was counted before."""
@@ -164,11 +165,11 @@ def nodes_of(outputs: Any) -> list[Node]:
     roots = []
     for t in outputs if isinstance(outputs, (list, tuple)) and not isinstance(outputs, GradientEdge) else [outputs]:
         if isinstance(t, Tensor):
-            if not t.requires_grad:
-                raise RuntimeError("a Tensor that does not require grad has no graph: compute it from one with requires_grad=True")
             if t._view is not None:
                 refresh(t)
             t = edge_of(t)[0]
+            if t is None:
+                raise RuntimeError("a Tensor that does not require grad has no graph: compute it from one with requires_grad=True")
         node = t.node if isinstance(t, GradientEdge) else t
         if not isinstance(node, Node):
             raise TypeError(f"expected Tensors, nodes or gradient edges, got {type(node).__name__}")

@@ -54,10 +54,10 @@ class _Times:
     """What events and averages of events both have, from their totals. `saved` are bytes kept for backward."""
 
     count: int
-    cpu_time_total: float
-    device_time_total: float
-    self_cpu_time_total: float
-    self_device_time_total: float
+    cpu_time_total: Any
+    device_time_total: Any
+    self_cpu_time_total: Any
+    self_device_time_total: Any
 
     @property
     def cpu_time(self) -> float:
@@ -216,7 +216,7 @@ class EventList(list):
                         event.device_time_str]
             row += [memory_text(event.saved), memory_text(event.self_saved)] * self._profile_memory + [str(event.count)]
             rows.append(row + [shortened(str(event.input_shapes or "[]"), max_shapes_column_width)] * shaped)
-        lines = [header] * (header is not None) + text_table(rows) + [f"Self CPU time total: {time_text(total)}"]
+        lines = [*([] if header is None else [header]), *text_table(rows), f"Self CPU time total: {time_text(total)}"]
         return "\n".join(lines + [f"Self CUDA time total: {time_text(on_device)}"] * bool(on_device)) + "\n"
 
     def export_chrome_trace(self, path) -> None:
