@@ -15,9 +15,7 @@ from autograd_gpu.autograd.functional import basis, columns, linearized, recorde
 from autograd_gpu.base import Tensor
 from autograd_gpu.devices import CPU
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled
-from autograd_gpu.engine.node import LEAF as LEAF_NODE
-from autograd_gpu.engine.node import edge_of, leaf_node
-from autograd_gpu.engine.task import count_dependencies
+from autograd_gpu.engine.node import LEAF, edge_of
 from autograd_gpu.generator import Repeatable, default_generator
 from autograd_gpu.nn.modules.batchnorm import _BatchNorm
 from autograd_gpu.nn.utils.stateless import functional_call, stack_module_state
@@ -46,17 +44,12 @@ def _chosen(args, argnums):
     return (tuple([args[n] for n in places]) if isinstance(argnums, tuple) else args[argnums]), places
 
 
-def _leaves(t):
-    """The leaves that gradients of a Tensor flow to, as their nodes."""
-    node, _ = edge_of(t)
-    return [] if node is None else [n for n in count_dependencies([node], {}) if n._kind == LEAF_NODE]
-
-
 def _alias(t):
-    """A Tensor of our own in the place of an argument: a result of it where gradients flow on from it, else a leaf."""
+    """(a Tensor of our own in the place of an argument, whether gradients flow on from it): a result of the argument, or else a leaf."""
     if not isinstance(t, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
-    return t.view_as(t) if _leaves(t) else t.detach().requires_grad_()
+    flows_on = edge_of(t)[0] is not None
+    return t.view_as(t) if flows_on else t.detach().requires_grad_(), flows_on
 
 
 class _Run:
@@ -71,8 +64,9 @@ class _Run:
         chosen, places = (args, range(len(args))) if argnums is None else _chosen(args, argnums)
         leaves, self.form = flatten(chosen)
         with enable_grad():
-            self.inputs = [_alias(t) for t in leaves]
-            self._own = {leaf_node(t) for t in self.inputs if t._node is None}
+            aliases = [_alias(t) for t in leaves]
+            self.inputs = [t for t, _ in aliases]
+            self._flows_on = {edge_of(t)[0]: flows_on for t, flows_on in aliases}
             mine = unflatten(self.form, self.inputs)
             args = list(args)
             for n, value in zip(places, (mine,) if isinstance(argnums, int) else mine, strict=True):
@@ -103,7 +97,18 @@ class _Run:
 
     def _reaches_out(self, t):
         """Whether a Tensor depends on what requires grad outside."""
-        return any([n not in self._own for n in _leaves(t)])
+        nodes = [edge_of(t)[0]]
+        seen = {None}
+        while nodes:
+            node = nodes.pop()
+            if node in seen:
+                continue
+            if self._flows_on.get(node, node._kind == LEAF):
+                return True
+            seen.add(node)
+            if node not in self._flows_on:   # what lies beyond an input is known
+                nodes += [n for n, _ in node._edges()]
+        return False
 
     def given(self, t):
         """A Tensor as the caller gets it."""
