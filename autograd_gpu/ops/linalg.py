@@ -10,6 +10,7 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
+from autograd_gpu.ops.shape import TRANSPOSED, is_viewable
 
 
 def _check_dtypes(name, *arrays):
@@ -206,9 +207,17 @@ def _batched(input, other):
     count = 1
     for k in batch:
         count *= k
-    left = F.reshape(F.expand(input, (*batch, *x[-2:])), (count, *x[-2:]))
-    right = F.reshape(F.expand(other, (*batch, *y[-2:])), (count, *y[-2:]))
+    left = _in_one_batch(F.expand(input, (*batch, *x[-2:])), (count, *x[-2:]))
+    right = _in_one_batch(F.expand(other, (*batch, *y[-2:])), (count, *y[-2:]))
     return F.unsafe_view(F.bmm(left, right), (*batch, x[-2], y[-1]))
+
+
+def _in_one_batch(x, shape):
+    """x with its batch as one dimension. Matrices that have to be copied stay transposed in memory if they were: a product takes both."""
+    array = x._array
+    if array.strides[-1] <= array.strides[-2] or is_viewable(array, shape):
+        return F.reshape(x, shape)
+    return F.unsafe_view(F.clone(x, memory_format=TRANSPOSED), shape)
 
 
 @composite(method=False, function=False)
