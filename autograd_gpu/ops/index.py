@@ -28,7 +28,8 @@ def accumulate(name, out, key, values):
         scatter.at("add", name, out, key, values)
         return
     arrays = [k for k in key if k is not ALL]
-    if all([k.dtype.kind == "b" for k in arrays]):
+    kinds = {k.dtype.kind for k in arrays}
+    if kinds == {"b"}:
         out[key] += values                   # a mask names nothing twice
         return
     if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
@@ -36,12 +37,12 @@ def accumulate(name, out, key, values):
         F.accumulate(name, wide, key, values.astype(np.float32))
         out[...] = out.astype(np.float32) + wide
         return
-    if any([k.dtype.kind == "b" for k in arrays]) or out.dtype.kind == "b":
+    if "b" in kinds or out.dtype.kind == "b":
         np.add.at(out, key, values)
         return
-    places = [i for i, k in enumerate(key) if k is not ALL]
-    m = len(places)
-    if places[-1] >= m or not out.flags.c_contiguous:      # bring the indexed dimensions to the front
+    m = len(arrays)
+    if m < len(key) or not out.flags.c_contiguous:         # bring the indexed dimensions to the front
+        places = [i for i, k in enumerate(key) if k is not ALL]
         size = np.broadcast_shapes(*[k.shape for k in arrays])
         others = [d for d in range(out.ndim) if d not in places]
         moved = out.transpose(places + others)
@@ -82,7 +83,7 @@ def _flat(arrays, shape):
 
 def _key(indices, places):
     """The key of an array that puts each index at its place among full slices."""
-    if places is None:
+    if places is None or places[-1] < len(places):
         return tuple(indices)
     key = [ALL] * (max(places) + 1)
     for place, index in zip(places, indices, strict=True):
@@ -113,7 +114,7 @@ def index(self, indices: Sequence[Tensor], places: Dims):
     if np is not numpy:
         bounds.check_key("x[key]", self.shape, _key(indices, places))
     try:
-        return np.ascontiguousarray(self[_key(indices, places)] if places != (0,) else self[indices[0]])
+        return np.ascontiguousarray(self[_key(indices, places)])
     except IndexError as error:
         raise IndexError(f"x[key]: {str(error).replace('axis', 'dimension')}: x has the shape {self.shape}") from None
 
