@@ -82,7 +82,7 @@ def _functions():
     return {function: name for function, name in found.items() if isinstance(function, types.FunctionType)}      # a class makes tensors
 
 
-_changing = threading.Lock()                 # guards the code of the functions, and _running
+_changing = threading.RLock()                # guards the code of the functions, and _running; a finaliser may call an op meanwhile
 _running: _Watch | None = None
 
 
@@ -103,19 +103,20 @@ class _Watch:
         with _changing:
             if _running is not None:
                 raise RuntimeError("a profiler is running already, and only one can: leave its block first")
-            _running = self
-            self._undo = [_exchange(function, functools.partial(self._op, name)) for function, name in _functions().items()]
-            self._undo += [_exchange(_deliver.visit, self._node), _exchange(_deliver.accumulate, self._leaf)]
-            everywhere.profiled = True
+            with contextlib.ExitStack() as undo:
+                for function, name in _functions().items():
+                    undo.callback(_exchange(function, functools.partial(self._op, name)))
+                undo.callback(_exchange(_deliver.visit, self._node))
+                undo.callback(_exchange(_deliver.accumulate, self._leaf))
+                self._undo = undo.pop_all()
+            _running, everywhere.profiled = self, True
 
     def stop(self):
         """Give the functions their code back."""
         global _running
         with _changing:
-            everywhere.profiled = False
-            while self._undo:
-                self._undo.pop()()
-            _running = None
+            _running, everywhere.profiled = None, False
+            self._undo.close()
 
     def _op(self, name, own, args, kwargs):
         return self._within(self.begin(name, FORWARD, operands=(*args, *kwargs.values())), own, args, kwargs)
