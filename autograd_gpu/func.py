@@ -268,8 +268,9 @@ def _rows(run):
     """Blocks of a jacobian by a backward per element of the outputs."""
     for out in run.outputs:
         flat = out.reshape(-1)
-        options = dict(retain_graph=True, is_grads_batched=True) if out.requires_grad else {}
-        found = recorded_grad((flat,), run.inputs, (basis(flat),), create_graph=run.tracked, **options)
+        outputs = (flat,) if flat.numel() else ()
+        found = recorded_grad(outputs, run.inputs, [basis(t) for t in outputs], create_graph=run.tracked, retain_graph=True,
+                              is_grads_batched=True)
         yield [t.new_zeros((*out.shape, *t.shape)) if g is None else g.reshape((*out.shape, *t.shape))
                for g, t in zip(found, run.inputs, strict=True)]
 

@@ -121,7 +121,8 @@ def jacobians(torch):
     for transform in (torch.func.jacrev, torch.func.jacfwd):
         told += [transform(torch.sin)(b), transform(f)(a, b), transform(f, 1)(a, b), transform(f, (0, 1))(a, b), transform(f, (1,))(a, b),
                  transform(g, argnums=(0, 1))(a, b), transform(lambda t: t["a"] * t["b"])({"a": b, "b": b * 2}),
-                 transform(lambda t: t[0] ** 2)(b), transform(torch.sin)(b[0])]
+                 transform(lambda t: t[0] ** 2)(b), transform(torch.sin)(b[0]), transform(lambda t: t[:0] * 2)(b),
+                 transform(lambda t: t * 2)(b[:0])]
     return told, torch.func.hessian(lambda p, q: (p ** 2 @ q).prod(), (0, 1))(a, b), torch.func.jacrev(torch.sin, chunk_size=1)(b)
 
 

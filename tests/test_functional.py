@@ -125,6 +125,11 @@ PROGRAMS = {
         lambda x: x.sum(), tensors(torch, (2,)), outer_jacobian_strategy="backward"),
     "inputs in a list": lambda torch: torch.autograd.functional.vjp(lambda x: x, [tensors(torch, (2,))]),
     "forward mode, recorded": lambda torch: recorded(torch),
+    "an input without elements": lambda torch: torch.autograd.functional.jacobian(
+        lambda a, b: (a * 2, a.sum() + b.sum()), (tensors(torch, (2,)), torch.ones(0, dtype=torch.float64))),
+    "an input without elements, in forward mode": lambda torch: values(torch.autograd.functional.jacobian(
+        lambda a, b: (a * 2, a.sum() + b.sum()), (tensors(torch, (2,)), torch.ones(0, dtype=torch.float64)), strategy="forward-mode",
+        vectorize=True)),
     "a v that is no tensor": lambda torch: torch.autograd.functional.vjp(lambda x: x, tensors(torch, (2,)), [1.0, 2.0]),
     "a v that requires grad": lambda torch: torch.autograd.functional.vjp(
         lambda x: x ** 2, tensors(torch, (2,)), tensors(torch, (2,), requires_grad=True), create_graph=True),
@@ -221,6 +226,15 @@ BATCHED = {
 @pytest.mark.parametrize("name", BATCHED)
 def test_batched_gradients(name, oracle):
     check(BATCHED[name], oracle, name)
+
+
+@pytest.mark.parametrize("options", [{}, dict(vectorize=True), dict(vectorize=True, strategy="forward-mode")])
+def test_nothing_to_differentiate_has_an_empty_jacobian(options):
+    """PyTorch raises, but by forward mode."""
+    x = tensors(autograd_gpu, (2,))
+    for f, t, shape in ((lambda t: t[:0] * 2, x, (0, 2)), (lambda t: t * 2, x[:0], (0, 0))):
+        found = autograd_gpu.autograd.functional.jacobian(f, t, **options)
+        assert found.shape == shape and found.dtype == x.dtype
 
 
 def test_a_batch_frees_the_graph_with_its_last_row():

@@ -233,11 +233,13 @@ def jacobian(func: Callable, inputs: _Tensors, create_graph: bool = False, stric
 def _rows(call, i, output, vectorize):
     """The derivatives of one output with respect to each input: a backward per element."""
     flat, options = output.reshape(-1), dict(retain_graph=True, create_graph=call.create_graph)
-    if vectorize:
+    if not flat.numel():
+        found = (None,) * len(call.inputs)
+    elif vectorize:
         found = recorded_grad((flat,), call.inputs, (basis(flat),), is_grads_batched=True, **options)
     else:
         rows = [recorded_grad((flat[k],), call.inputs, **options) for k in range(flat.numel())]
-        found = [None if None in column else OPS.stack(column) for column in zip(*rows, strict=True)]
+        found = tuple([None if None in column else OPS.stack(column) for column in zip(*rows, strict=True)])
     if call.strict:
         call.filled(found, call.inputs, f"Output {i} of the user-provided function is independent of input", "jacobian")
     return [t.new_zeros((*output.shape, *t.shape)) if g is None else g.reshape((*output.shape, *t.shape))
@@ -252,9 +254,16 @@ def columns(outputs, inputs, create_graph):
     for j, t in enumerate(inputs):
         still = [OPS.zeros_like(other) for other in inputs]
         pushed = [push((*still[:j], direction.reshape(t.shape), *still[j + 1:]), create_graph) for direction in basis(t.reshape(-1))]
-        for out, tangents in zip(dependent, zip(*pushed, strict=True), strict=True):
-            found[id(out)].append(OPS.stack(_zeros_for_none(tangents, [out] * len(tangents)), -1).reshape((*out.shape, *t.shape)))
-    return [found.get(id(out)) or [out.new_zeros((*out.shape, *t.shape)) for t in inputs] for out in outputs]
+        for i, out in enumerate(dependent):
+            found[id(out)].append(_column(out, t, [tangents[i] for tangents in pushed]))
+    return [found.get(id(out)) or [_column(out, t, ()) for t in inputs] for out in outputs]
+
+
+def _column(output, t, tangents):
+    """The derivatives of an output with respect to an input, from the tangents that the input's directions gave."""
+    if not tangents:
+        return output.new_zeros((*output.shape, *t.shape))
+    return OPS.stack(_zeros_for_none(tangents, [output] * len(tangents)), -1).reshape((*output.shape, *t.shape))
 
 
 def basis(flat):
