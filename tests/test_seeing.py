@@ -168,6 +168,7 @@ def test_what_is_drawn_of_other_nodes():
     z[1:].add_(y[:5])
     text = str(graph.draw([z, y.sum()], format="mermaid"))
     assert "CopySlices<br>(6,) float32" in text and "SplitBackward0<br>(3,) float32<br>(3,) float32" in text
+    assert "MaxBackward0<br>(2,) float32<br>(2,) int64" in str(graph.draw(x.reshape(2, 3).max(1)[0], format="mermaid"))
     assert text.count('"output<br>') == 2
     assert "CatBackward0<br>(8,) float32" in text
 

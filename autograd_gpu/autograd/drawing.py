@@ -46,13 +46,16 @@ def boxes(outputs: Any, params: Any = None) -> list[Box]:
     named = {} if params is None else dict(params.items() if isinstance(params, Mapping) else params)
     names = {edge_of(t): name for name, t in named.items() if t._requires}
     nodes = nodes_of(outputs)
-    results: dict[Node, dict[int, str]] = collections.defaultdict(dict)      # what comes out of a node, as far as its readers know
+    results: dict[Node, dict[int, str]] = collections.defaultdict(dict)      # what comes out of a node, as far as it or its readers know
     roots = outputs if isinstance(outputs, (list, tuple)) and not isinstance(outputs, GradientEdge) else [outputs]
     for t in roots:
         if isinstance(t, Tensor):
             node, nr = edge_of(t)
             results[node][nr] = _described(t._array.shape, t._array.dtype)
     for node in nodes:
+        for nr, meta in enumerate(getattr(node, "_result_meta", ())):
+            if meta is not None:
+                results[node][nr] = _described(*meta[:2])
         for (source, nr), meta in zip(node._edges(), _inputs_of(node), strict=False):
             if source is not None and meta is not None:
                 results[source].setdefault(nr, _described(*meta))
