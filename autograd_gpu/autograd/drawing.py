@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 import html
 import os
+import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -120,7 +121,7 @@ def laid_out(boxes: list[Box]) -> tuple[list[list[Box]], list[list[Box]]]:
             for row in order:
                 for box in row:
                     if neighbours[box]:
-                        box.x = sum([other.x for other in neighbours[box]]) / len(neighbours[box])
+                        box.x = statistics.fmean([other.x for other in neighbours[box]])     # the same in all versions of Python
                 row.sort(key=lambda box: box.x)
                 _place(row, wanted=[box.x for box in row])
     return rows, chains
