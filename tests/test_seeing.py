@@ -52,6 +52,7 @@ def test_functions_views_and_checkpoints():
         def forward(ctx, x):
             out = x * x
             ctx.save_for_backward(x, out)
+            ctx.inner = "the user's own"
             return out
 
         @staticmethod

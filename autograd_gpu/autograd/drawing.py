@@ -42,44 +42,44 @@ def _inputs_of(node):
         [None] * len(node._edges())
 
 
-def boxes(outputs: Any, params: Any = None) -> list[Box]:
-    """The boxes of a graph, inputs first."""
-    named = {} if params is None else dict(params.items() if isinstance(params, Mapping) else params)
-    names = {edge_of(t): name for name, t in named.items() if t._requires}
-    nodes = nodes_of(outputs)
-    results: dict[Node, dict[int, str]] = collections.defaultdict(dict)      # what comes out of a node, as far as it or its readers know
-    roots = outputs if isinstance(outputs, (list, tuple)) and not isinstance(outputs, GradientEdge) else [outputs]
-    for t in roots:
-        if isinstance(t, Tensor):
-            node, nr = edge_of(t)
-            results[node][nr] = _described(t._array.shape, t._array.dtype)
+def _results(nodes, tensors):
+    """{node: {output number: its shape and dtype as text}}, as far as a node, those that read it, or the results of the graph know."""
+    found: dict[Node, dict[int, str]] = collections.defaultdict(dict)
+    for t in tensors:
+        node, nr = edge_of(t)
+        found[node][nr] = _described(t._array.shape, t._array.dtype)
     for node in nodes:
         for nr, meta in enumerate(getattr(node, "_result_meta", ())):
             if meta is not None:
-                results[node][nr] = _described(*meta[:2])
+                found[node][nr] = _described(*meta[:2])
         for (source, nr), meta in zip(node._edges(), _inputs_of(node), strict=False):
             if source is not None and meta is not None:
-                results[source].setdefault(nr, _described(*meta))
-    counted, made = Counted(), {}
-    for node in [n for n in nodes if type(n) is AccumulateGrad] + [n for n in nodes if type(n) is not AccumulateGrad]:
-        told = [names[node, nr] for nr in sorted(results[node]) if (node, nr) in names]
-        if type(node) is AccumulateGrad:
-            t = node.variable
-            made[node] = Box("leaf", [*(told or ["leaf"]), _described(t._array.shape, t._array.dtype, t.device)], [])
-            continue
-        saved, line = counted.of(node), line_of(node)
-        lines = [node.name().rpartition("::")[2], *[results[node][nr] for nr in sorted(results[node])]]
-        lines[1:1] = told
-        if node._rare is not None and node._device.type == "cuda":
+                found[source].setdefault(nr, _described(*meta))
+    return found
+
+
+def boxes(outputs: Any, params: Any = None) -> list[Box]:
+    """The boxes of a graph, inputs first: leaves, operations, results."""
+    named = {} if params is None else dict(params.items() if isinstance(params, Mapping) else params)
+    names = {edge_of(t): name for name, t in named.items() if t._requires}
+    nodes = nodes_of(outputs)                # leaves at the end
+    several = isinstance(outputs, (list, tuple)) and not isinstance(outputs, GradientEdge)
+    tensors = [t for t in (outputs if several else [outputs]) if isinstance(t, Tensor)]
+    results, counted = _results(nodes, tensors), Counted()
+    made: dict[Any, Box] = {}
+    for node in [n for n in nodes if type(n) is AccumulateGrad]:
+        t = node.variable
+        made[node] = Box("leaf", [names.get((node, 0), "leaf"), _described(t._array.shape, t._array.dtype, t.device)], [])
+    for node in [n for n in nodes if type(n) is not AccumulateGrad]:
+        known, saved, line = sorted(results[node].items()), counted.of(node), line_of(node)
+        lines = [node.name().rpartition("::")[2], *[names[node, nr] for nr, _ in known if (node, nr) in names]]
+        lines += [text for _, text in known]
+        if node._device.type == "cuda":
             lines[-1] += f" {node._device}"
         lines += [f"saves {memory_text(saved)}"] * bool(saved) + [shortened(line, 44)] * bool(line)
         made[node] = Box("op", lines, [made[source] for source, _ in node._edges() if source is not None])
-    found = list(made.values())
-    for t in roots:
-        if isinstance(t, Tensor):
-            found.append(Box("output", [names.get(edge_of(t), "output"), _described(t._array.shape, t._array.dtype, t.device)],
-                             [made[edge_of(t)[0]]]))
-    return found
+    return [*made.values(), *[Box("output", [names.get(edge_of(t), "output"), _described(t._array.shape, t._array.dtype, t.device)],
+                                  [made[edge_of(t)[0]]]) for t in tensors]]
 
 
 # ------------------------------------------------------------------------------------------------------------------ layout

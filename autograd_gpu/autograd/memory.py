@@ -19,16 +19,15 @@ from autograd_gpu.engine.node import GradientEdge, Node, edge_of
 from autograd_gpu.engine.packing import is_number
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.engine.task import count_dependencies
-from autograd_gpu.ops.views import refresh
+from autograd_gpu.ops.views import CopySlices, refresh
 
 
 def kept(node: Node) -> Iterator[tuple[str, Any, Tensor | None]]:
     """(name, array, Tensor or None) for all that a node keeps, as it is kept now; of what a pack hook made of a value, its array if it has
     one. The Tensor is there where one was saved. Numbers of the program are left out.
     """
-    inner = getattr(node, "inner", None)     # of CopySlices: the operation on the view
-    if inner is not None:
-        yield from kept(inner)
+    if isinstance(node, CopySlices) and node.inner is not None:
+        yield from kept(node.inner)          # the operation on the view
     record = getattr(node, "_record", None)
     if record is not None:
         values = [(name, getattr(node, "s_" + name, None)) for name in (*record.saved_inputs, *record.saved_results, *record.saved_aux)]
