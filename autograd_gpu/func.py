@@ -367,6 +367,8 @@ def _taken_apart(args, in_dims):
 def _stacked(column, dim):
     """What the calls gave in one place of their results, as one Tensor."""
     if dim is None:
+        if any([isinstance(t, Tensor) and t is not column[0] and not OPS.equal(t, column[0]) for t in column]):
+            raise ValueError("vmap: the function can not return a Tensor that differs from slice to slice when out_dim is None: use 0")
         return column[0]
     for t in column:
         if not isinstance(t, Tensor):

@@ -154,7 +154,8 @@ def mapped(torch):
             vmap(lambda t: t["a"] + t["b"], ({"a": 0, "b": None},))({"a": a, "b": a[0]}), vmap(lambda t, k: t * k, (0, None))(a, 3.0),
             vmap(lambda t: (t, t.sum()), out_dims=(1, 0))(a), vmap(lambda t, k=1: t * k)(a, k=2),
             vmap(grad(loss), (None, 0))(b[0], a), vmap(vmap(lambda t: t * 2))(a), grad(lambda t: vmap(torch.dot)(t, t).sum())(a),
-            vmap(torch.sin, chunk_size=2)(a), vmap(lambda t: (t * 2).sum())(x(torch, 3, 2, requires_grad=True)))
+            vmap(torch.sin, chunk_size=2)(a), vmap(lambda t, k: t + k)(a, k=a), vmap(lambda t: (t, b, 5), out_dims=(0, None, None))(a),
+            vmap(lambda t: torch.zeros(2), out_dims=None)(a), vmap(lambda t: (t * 2).sum())(x(torch, 3, 2, requires_grad=True)))
 
 
 @program
@@ -165,6 +166,7 @@ def mapped_wrongly(torch):
         lambda _: vmap(torch.add, (0, 0, 0))(a, a), lambda _: vmap(torch.sin, 2)(a), lambda _: vmap(torch.sin, "0")(a),
         lambda _: vmap(torch.add)(a, 3.0), lambda _: vmap(torch.add)(a, a[:2]), lambda _: vmap(torch.sin, (None,))(a),
         lambda _: vmap(lambda t: 5)(a), lambda _: vmap(torch.sin, out_dims=(0, 0))(a), lambda _: vmap(torch.sin, chunk_size=0)(a),
+        lambda _: vmap(torch.sin, out_dims=None)(a), lambda _: vmap(lambda t: t[0], in_dims=([0],))([a, a]),
         lambda _: vmap(torch.sin, randomness="some")(a), lambda _: vmap(lambda t: t + torch.rand(2))(a),
         lambda _: vmap(torch.sin, ("0",))(a),
         lambda _: vmap(lambda t: t + torch.rand(2), randomness="different")(a).shape,
