@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import collections
-import json
 import operator
+from json import dump
 from typing import Any, NamedTuple
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
@@ -240,7 +240,7 @@ class EventList(list):
                     trace.append({"ph": kind, "id": event.sequence_nr, "cat": "fwdbwd", "name": "fwdbwd", "pid": 0, "tid": end.thread,
                                   "ts": end.time_range.start, **({"bp": "e"} if kind == "f" else {})})
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace}, file)
+            dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace}, file)
 
 
 def _percent(part, total):
