@@ -19,6 +19,8 @@ from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.runtime import fit, fit_tensor
 from autograd_gpu.ops.views import FunctionStep, refresh, set_history
 
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+
 
 class _OwnResult:
     """A result of the node that saves it: to hold its Tensor would be a cycle."""

@@ -9,7 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, count_write, wrap
 from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
-from autograd_gpu.engine.grad_mode import everywhere
+from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.node import AccumulateGrad, stand_in
 from autograd_gpu.engine.task import ABSENT, UNWANTED
 
@@ -202,7 +202,7 @@ def accumulate(variable: Tensor, g, shared):
             variable._grad = _laid_out(g, variable._array) if old is None else old + g
         elif old is None:
             own = variable._array
-            if not shared and g.strides == own.strides:
+            if not shared and (g.strides == own.strides or not local.state.enforces_layout):
                 variable._grad = wrap(g)
             elif own.flags.c_contiguous:
                 variable._grad = wrap(g.copy())

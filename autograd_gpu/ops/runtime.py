@@ -501,7 +501,7 @@ def rare(node, state, *outs):
     if not state.enabled:                    # a custom Function's forward is running
         depend(outs, node._edges())
         return
-    if everywhere.anomaly:
+    if everywhere.noting:
         note(node)
     if state.saved_hooks:
         pack_saved(node, state)
