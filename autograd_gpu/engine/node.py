@@ -124,6 +124,10 @@ class Node:
     def _release(self):
         """Drop the saved values; a later backward through this node then fails, if it saved any."""
 
+    def _values(self):
+        """What it saved, as it is kept: tensors, arrays, what pack hooks made of them."""
+        return ()
+
     @property
     def _device(self):
         """The device this node runs on, whose ready queue it waits in."""

@@ -35,9 +35,9 @@ void begin(Stream* s) {
   order.begin(s);
 }
 
-void wait_for(const Clock& clock) {
+void wait_for(const Clock& clock, double at) {
   ++counts[HOST_WAITS];
-  order.host_waits(clock);
+  order.host_waits(clock, at);
 }
 
 Status allocate(void** p, size_t size, int device) {
@@ -69,14 +69,16 @@ Status copy(void* to, const void* from, size_t n, Stream* s, bool asynchronous) 
       if (p.to_host && p.host <= (char*)from && p.host + p.data.size() >= (char*)from + n)
         data.assign(p.data.data() + ((char*)from - p.host), n);
   const bool pinned = asynchronous && ((from_host && source && !to_host) || (to_host && target && !from_host));
+  s->now += n / (from_host || to_host ? order.rates.link : order.rates.memory / 2);
   if (pinned && to_host) {                   // the host sees NaN until it has waited
+    order.overwritten(s, (const char*)to, n);
     order.pending.push_back({s->id, s->count, (char*)to, data, true});
     memset(to, 0xFF, n);
     return OK;
   }
   memcpy(to, data.data(), n);
   if (pinned) order.pending.push_back({s->id, s->count, (char*)from, data, false});
-  else if (from_host || to_host) wait_for(s->known);                   // pageable memory: the driver waits
+  else if (from_host || to_host) wait_for(s->known, s->now);           // pageable memory: the driver waits
   return OK;
 }
 }  // namespace
@@ -141,7 +143,7 @@ API Status hipFree(void* p) {
   if (found == order.memories.end()) return p ? order.fault("free of an address that was not allocated", INVALID_VALUE) : OK;
   Memory& m = found->second;
   if (m.device >= 0) used[m.device] -= m.size;
-  for (Stream* s : order.streams) order.host_waits(s->known);          // freeing waits for all devices
+  for (Stream* s : order.streams) order.host_waits(s->known, s->now);  // freeing waits for all devices
   memset(p, 0xFF, m.size);
   free(p);
   order.memories.erase(found);
@@ -168,6 +170,7 @@ API Status hipMemsetAsync(void* d, int value, size_t n, void* on) {
   begin(s);
   if (Status e = order.note_at(s, d, n, true, "memset")) return e;
   memset(d, value, n);
+  s->now += n / order.rates.memory;
   return OK;
 }
 API Status hipMemset(void* d, int value, size_t n) { return hipMemsetAsync(d, value, n, nullptr); }
@@ -190,14 +193,14 @@ API Status hipStreamSynchronize(void* handle) {
   if (capturing()) return order.refuse("operation not permitted when stream is capturing", CAPTURE_UNSUPPORTED);
   Stream* s = stream(handle);
   if (s == order.null_stream(s->device)) order.learn_by_kind(s);
-  wait_for(s->known);
+  wait_for(s->known, s->now);
   return OK;
 }
 API Status hipDeviceSynchronize() {
   LOCKED;
   ++counts[HOST_WAITS];
   for (Stream* s : order.streams)
-    if (s->device == current) order.host_waits(s->known);
+    if (s->device == current) order.host_waits(s->known, s->now);
   return OK;
 }
 API Status hipStreamQuery(void* handle) {
@@ -208,7 +211,7 @@ API Status hipStreamQuery(void* handle) {
 API Status hipStreamIsCapturing(void* s, int* r) { *r = stream(s)->capturing; return OK; }
 API Status hipStreamBeginCapture(void* s, int) { stream(s)->capturing = true; return OK; }
 API Status hipStreamEndCapture(void* s, void** graph) { stream(s)->capturing = false; *graph = (void*)8; return OK; }
-API Status hipEventCreateWithFlags(void** e, unsigned) { *e = new Event{current, {}}; return OK; }
+API Status hipEventCreateWithFlags(void** e, unsigned) { *e = new Event{current, {}, 0}; return OK; }
 API Status hipEventCreate(void** e) { return hipEventCreateWithFlags(e, 0); }
 API Status hipEventDestroy(void* e) { delete (Event*)e; return OK; }
 API Status hipEventRecord(void* handle, void* on) {
@@ -216,20 +219,21 @@ API Status hipEventRecord(void* handle, void* on) {
   Stream* s = stream(on);
   Event* e = (Event*)handle;
   if (e->device != s->device) return order.fault("an event of another device cannot be recorded on a stream", INVALID_HANDLE);
-  order.learn(s->known, order.host);
+  Order::follow(s, order.host, order.host_now);
   order.learn_by_kind(s);
   e->known = s->known;
+  e->at = s->now;
   return OK;
 }
-API Status hipStreamWaitEvent(void* s, void* e, unsigned) { LOCKED; order.learn(stream(s)->known, ((Event*)e)->known); return OK; }
-API Status hipEventSynchronize(void* e) { LOCKED; wait_for(((Event*)e)->known); return OK; }
+API Status hipStreamWaitEvent(void* s, void* e, unsigned) { LOCKED; Order::follow(stream(s), ((Event*)e)->known, ((Event*)e)->at); return OK; }
+API Status hipEventSynchronize(void* e) { LOCKED; wait_for(((Event*)e)->known, ((Event*)e)->at); return OK; }
 API Status hipEventQuery(void* e) {
   LOCKED;
   for (auto& [s, count] : ((Event*)e)->known)
     if (!Order::knows(order.host, s, count)) return NOT_READY;
   return OK;
 }
-API Status hipEventElapsedTime(float* ms, void*, void*) { *ms = 1; return OK; }
+API Status hipEventElapsedTime(float* ms, void* from, void* to) { LOCKED; *ms = ((Event*)to)->at - ((Event*)from)->at; return OK; }
 API Status hipLaunchHostFunc(void* s, void (*f)(void*), void* a) {
   {
     LOCKED;
@@ -290,9 +294,11 @@ API Status hipModuleLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned
   SimtLaunch l{f->kernel->call, arguments, {gx, gy, gz}, {bx, by, bz}, shared, f->module->fibers, 0, check, f->module->image,
                f->module->data_end, f->module->bss_end, regions.data(), regions.size(), message, sizeof message, 0, 0, 0, 0};
   if (simt_launch(&l)) return order.fault(name + ": " + message);
+  s->now += order.rates.launch;
   for (size_t i = 0; i < regions.size(); ++i) {                        // the bytes from the first to the last that it touched
     const SimtRegion& r = regions[i];
     const size_t offset = r.start - of[i]->start;
+    s->now += (r.read_high - r.read_low + r.write_high - r.write_low) / order.rates.memory;
     if (r.read_low >= 0)
       if (Status e = order.note(s, of[i], offset + r.read_low, offset + r.read_high, false, name)) return e;
     if (r.write_low >= 0)
@@ -357,6 +363,7 @@ static int gemm(Blas* h, int ta, int tb, int m, int n, int k, const A* alpha, co
     begin(s);
     if (k && (order.note_at(s, a, left.bytes(m, k), false, "gemm") || order.note_at(s, b, right.bytes(k, n), false, "gemm"))) return BLAS_FAILED;
     if (order.note_at(s, c, blas::extent<T>(m, n, ldc), true, "gemm")) return BLAS_FAILED;
+    s->now += order.rates.launch + 2.0 * m * n * k / order.rates.flops;
   }
   blas::multiply<A, T>(m, n, k, *alpha, left, right, *beta, c, ldc);
   return 0;
@@ -425,6 +432,7 @@ API Status hipLaunchKernel(...) { LOCKED; return order.fault("a kernel that CuPy
 API void simgpu_start(Compiler c, int devices) { compiler = c; order.devices = devices; }
 API void simgpu_limit(size_t bytes) { limit = bytes; }
 API void simgpu_peers(int possible) { peers_possible = possible; memset(peer, 0, sizeof peer); }
+API void simgpu_rates(double memory, double flops, double link, double launch) { order.rates = {memory, flops, link, launch}; }
 API void simgpu_check(int level) { check = level; }
 API int simgpu_findings() { return (int)order.findings.size(); }
 API const char* simgpu_finding(int i) { return order.findings[i].c_str(); }
