@@ -12,7 +12,9 @@ get the same memory, comes after. That happens where more than `ahead` bytes are
 """
 from __future__ import annotations
 
+import atexit
 import collections
+import contextlib
 import threading
 import weakref
 from typing import Any
@@ -27,16 +29,29 @@ kept: dict[int, Any] = {}                    # by id: what lies in page-locked m
 
 # ------------------------------------------------------------------------------------------------------- page-locked memory
 
+class _Memory:
+    """Page-locked memory and the event of the last copy from or to it. The pool holds it always: see _Buffer."""
+
+    __slots__ = ("memory", "last")
+
+    def __init__(self, memory):
+        self.memory, self.last = memory, None
+
+
 class _Buffer:
-    """Page-locked memory. It goes back to the pool when nobody holds it any more, with the event of the last copy from or to it."""
+    """Gives memory back to the pool when nobody holds this any more.
 
-    __slots__ = ("memory", "last", "_home")
+    Where that is the cycle collector, the finalisers of all that is in the cycle have run, in any order: what is given back must not be in
+    it, with a finaliser of its own, so it is held elsewhere too. And this one may run while any lock is held: it takes none.
+    """
 
-    def __init__(self, memory, last, home):
-        self.memory, self.last, self._home = memory, last, home
+    __slots__ = ("of", "_free")
+
+    def __init__(self, of, free):
+        self.of, self._free = of, free
 
     def __del__(self):
-        self._home.append((self.memory, self.last))              # takes no lock: it may run while any is held
+        self._free.append(self.of)
 
 
 class PinnedPool:
@@ -46,40 +61,52 @@ class PinnedPool:
     """
 
     def __init__(self):
-        self._free: dict[int, collections.deque] = {}            # by size, the longest unused first
-        self._lock = threading.Lock()        # guards `reserved`
-        self.reserved = 0                    # bytes, free ones included
+        self._all: dict[int, set[_Memory]] = {}                  # by size
+        self._free: dict[int, collections.deque[_Memory]] = {}   # by size, the longest unused first
+        self._lock = threading.Lock()        # guards `_all`
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of page-locked memory."""
+        with self._lock:
+            return sum([size * len(found) for size, found in self._all.items()])
 
     @property
     def free(self) -> int:
-        """Bytes that nobody uses."""
-        return sum([size * len(buffers) for size, buffers in list(self._free.items())])
+        """Bytes of it that nobody uses."""
+        return sum([size * len(found) for size, found in list(self._free.items())])
 
     def take(self, nbytes) -> _Buffer:
-        """A buffer for so many bytes: a free one of its size, else a new one."""
+        """Memory for so many bytes: a free one of its size, else a new one."""
         step = 1 << max(nbytes.bit_length() - 3, 9)
         size = -(-nbytes // step) * step
-        home = self._free.setdefault(size, collections.deque())
+        free = self._free.setdefault(size, collections.deque())
         try:
-            memory, last = home.popleft()
+            found = free.popleft()
         except IndexError:
-            memory, last = _device.cupy.cuda.PinnedMemory(size), None
+            found = _Memory(_device.cupy.cuda.PinnedMemory(size))
             with self._lock:
-                self.reserved += size
-        return _Buffer(memory, last, home)
+                self._all.setdefault(size, set()).add(found)
+        return _Buffer(found, free)
 
     def give_back(self):
-        """Give free buffers back to the system, once the copies from and to them are done: the host waits for those."""
-        for size, buffers in list(self._free.items()):
-            while buffers:
-                _, last = buffers.popleft()
-                if last is not None:
-                    last.synchronize()
+        """Give what is free back to the system, once the copies from and to it are done: the host waits for those."""
+        for size, free in list(self._free.items()):
+            while free:
+                found = free.popleft()
+                if found.last is not None:
+                    found.last.synchronize()
                 with self._lock:
-                    self.reserved -= size
+                    self._all[size].remove(found)
 
 
 pool = PinnedPool()
+
+
+@atexit.register
+def _at_exit():
+    with contextlib.suppress(Exception):     # after an error of the device nothing can be waited for
+        pool.give_back()                     # the interpreter would free it without a wait
 
 
 # ------------------------------------------------------------------------------------------------------------------- copies
@@ -121,7 +148,7 @@ class _Lanes:
         while waiting and (waiting[0].flat is None or waiting[0].done.done):
             waiting.popleft().free()
         held = sum([w.flat.nbytes for w in waiting if w.flat is not None])
-        while held > most:
+        while waiting and held > most:
             oldest = waiting.popleft()
             if oldest.flat is not None:
                 held -= oldest.flat.nbytes
@@ -191,26 +218,27 @@ class Pinned(Offloaded):
     def _out(self, elements):
         with _device.guard(self.device):
             lanes = _lanes_of(self.device)
-            buffer = self._buffer = pool.take(self.nbytes)
+            self._buffer = pool.take(self.nbytes)
+            pinned = self._buffer.of
             stream = _device.cupy.cuda.get_current_stream()
             with lanes.lock:
                 lanes.settle(self.ahead - self.nbytes)
                 elements = elements.copy()
                 lanes.out.wait_event(stream.record())
-                if buffer.last is not None:
-                    lanes.out.wait_event(buffer.last)
+                if pinned.last is not None:
+                    lanes.out.wait_event(pinned.last)
                 start = lanes.out.record()
-                elements.data.copy_to_host_async(buffer.memory.ptr, self.nbytes, lanes.out)
-                buffer.last = lanes.out.record()
-                TRAFFIC.copying(self.device, start, buffer.last)
-                self._leaving = _Leaving(elements, stream, buffer.last, self)
+                elements.data.copy_to_host_async(pinned.memory.ptr, self.nbytes, lanes.out)
+                pinned.last = lanes.out.record()
+                TRAFFIC.copying(self.device, start, pinned.last)
+                self._leaving = _Leaving(elements, stream, pinned.last, self)
                 lanes.leaving.append(self._leaving)
 
     def coming(self) -> Coming:
         """Start the copy back, into memory of the current stream."""
         with _device.guard(self.device):
             lanes = _lanes_of(self.device)
-            stream = _device.cupy.cuda.get_current_stream()
+            pinned, stream = self._buffer.of, _device.cupy.cuda.get_current_stream()
             flat = _device.cupy.empty(self.nbytes, np.uint8)
             with lanes.lock:
                 lanes.let_go(self._leaving)
@@ -218,8 +246,8 @@ class Pinned(Offloaded):
                 lanes.back.wait_event(stream.record())           # what used this memory before has ended by then
                 lanes.back.wait_event(self._leaving.done)
                 start = lanes.back.record()
-                flat.data.copy_from_host_async(self._buffer.memory.ptr, self.nbytes, lanes.back)
-                done = self._buffer.last = lanes.back.record()
+                flat.data.copy_from_host_async(pinned.memory.ptr, self.nbytes, lanes.back)
+                pinned.last = done = lanes.back.record()
                 TRAFFIC.copying(self.device, start, done)
         TRAFFIC.came_back(self)
         return Coming(flat, stream, done, self.device)
@@ -232,27 +260,34 @@ class Pinned(Offloaded):
         super().__del__()
 
 
+_coming: dict[int, tuple[Any, Any, Any]] = {}    # by id of a Coming: (elements, their stream, event). Held here for the reason in _Buffer
+
+
 class Coming:
     """Elements that are being copied back, into memory of `stream`, which waits for that before they are used, or freed."""
 
-    __slots__ = ("flat", "_stream", "_done", "_device")
+    __slots__ = ("_device",)
 
     def __init__(self, flat, stream, done, device):
-        self.flat, self._stream, self._done, self._device = flat, stream, done, device
+        self._device = device
+        _coming[id(self)] = flat, stream, done
 
     def take(self):
-        """The elements, for the current stream."""
+        """The elements, for the current stream; None where that is not theirs."""
+        flat, stream, done = _coming[id(self)]
         with _device.guard(self._device):
-            stream, self._stream = self._stream, None
-            if stream is not None:
-                timed_wait(stream, self._done)
-            _device.cupy.cuda.get_current_stream().wait_event(self._done)        # the same, unless this node runs on another
-        return self.flat
+            if stream.ptr != _device.cupy.cuda.get_current_stream().ptr:
+                return None
+            if done is not None:
+                timed_wait(stream, done)
+                _coming[id(self)] = flat, stream, None
+        return flat
 
     def __del__(self):
-        if self._stream is not None:         # an error came between
+        _, stream, done = _coming.pop(id(self))
+        if done is not None:                 # nobody took them: an error came between
             with _device.guard(self._device):
-                self._stream.wait_event(self._done)
+                stream.wait_event(done)
 
 
 # ------------------------------------------------------------------------------------------------------------------ layouts

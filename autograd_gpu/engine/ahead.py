@@ -94,11 +94,9 @@ class Ahead:
         """(elements, counter) of a value in page-locked memory, for the current stream."""
         with self._lock:
             line = self._lines.get(value.device)
-            found = line and line.coming.get(value)
-            if not found or found[1].count:  # it was not foreseen, or somebody wrote to what he was given
-                return value.fetch(), Version()
-            coming, counter = found
-            return coming.take(), counter
+            coming, counter = line and line.coming.get(value) or (None, None)
+            elements = None if coming is None or counter.count else coming.take()        # counted: somebody wrote to what he was given
+        return (value.fetch(), Version()) if elements is None else (elements, counter)
 
     def _keep(self, line, at):
         """{value: how many nodes away it is} of what is wanted soon from a place on; drops the rest."""

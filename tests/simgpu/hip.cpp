@@ -149,7 +149,14 @@ API Status hipFree(void* p) {
   order.memories.erase(found);
   return OK;
 }
-API Status hipHostFree(void* p) { return hipFree(p); }
+API Status hipHostFree(void* p) {
+  LOCKED;
+  Memory* m = order.find(p);
+  for (auto& c : order.pending)
+    if (m && m->holds(c.host, c.data.size()) && !Order::knows(order.host, c.stream, c.count))
+      order.fault("page-locked memory was freed while an asynchronous copy may still use it");
+  return hipFree(p);
+}
 API Status hipPointerGetAttributes(int* a, const void* p) {
   LOCKED;
   Memory* m = order.find(p);

@@ -158,9 +158,7 @@ struct Order {
         ++p;
         continue;
       }
-      if (p->to_host) memcpy(p->host, p->data.data(), p->data.size());
-      else if (memcmp(p->host, p->data.data(), p->data.size()))
-        fault("pinned host memory was changed while an asynchronous copy to the device was reading it");
+      finish(*p);
       p = pending.erase(p);
     }
   }
@@ -171,15 +169,27 @@ struct Order {
     m->pooled = true;
     m->blocks[(char*)p - m->start] = {size, stream};
   }
-  // A copy that stream s makes now writes to page-locked memory: the copies from there that it is ordered after have read it.
+  // A copy that stream s makes now writes to page-locked memory: those from and to there that it is ordered after are done.
   void overwritten(Stream* s, const char* p, size_t n) {
     for (auto c = pending.begin(); c != pending.end();) {
-      const bool over = !c->to_host && c->host < p + n && p < c->host + c->data.size() && knows(s->known, c->stream, c->count);
-      if (over && memcmp(c->host, c->data.data(), c->data.size()))
-        fault("pinned host memory was changed while an asynchronous copy to the device was reading it");
-      if (over) c = pending.erase(c);
-      else ++c;
+      if (c->host >= p + n || p >= c->host + c->data.size() || !knows(s->known, c->stream, c->count)) {
+        ++c;
+        continue;
+      }
+      finish(*c);
+      c = pending.erase(c);
     }
+  }
+  void finish(const Pending& c) {
+    if (c.to_host) {
+      for (size_t i = 0; i < c.data.size(); ++i)
+        if ((unsigned char)c.host[i] != 0xFF) {
+          fault("pinned host memory was changed while an asynchronous copy was writing to it");
+          break;
+        }
+      memcpy(c.host, c.data.data(), c.data.size());
+    } else if (memcmp(c.host, c.data.data(), c.data.size()))
+      fault("pinned host memory was changed while an asynchronous copy to the device was reading it");
   }
 
   // CuPy's pool takes a block back as soon as Python lets go of it and hands it out again to the same stream at once. So another
