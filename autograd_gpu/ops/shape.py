@@ -158,10 +158,20 @@ def reshape(input, *shape, **named):
     array = input._array
     if array.flags.c_contiguous:
         return F.contiguous_view(input, shape)
-    base = _reshaped(array, shape, "reshape").base
-    if base is not None and (base is array or base is array.base):
+    if is_viewable(array, shape):
         return F.reshape_alias(input, shape)
     return F.unsafe_view(F.clone(input, memory_format="contiguous_format"), shape)
+
+
+def is_viewable(array, shape):
+    """Whether an array's memory can be read in another shape, that is, whether reshape copies nothing."""
+    if type(array) is not numpy.ndarray:     # CuPy does not tell; nothing of this is read
+        array = numpy.lib.stride_tricks.as_strided(numpy.empty((), array.dtype), array.shape, array.strides)
+    try:
+        array.reshape(shape, copy=False)
+    except ValueError:
+        return False
+    return True
 
 
 @composite(function=False)
@@ -248,6 +258,8 @@ def expand(self, size: Size):
     Raises: RuntimeError where the sizes do not fit. Reference: torch.Tensor.expand.
     """
     shape, strides = self.shape, self.strides
+    if size == shape:
+        return self.view()
     n = len(size) - len(shape)
     if n >= 0 and np is numpy and self.flags.c_contiguous:
         try:                                 # np.broadcast_to takes seven times as long
@@ -563,11 +575,16 @@ def alias(self):
 alias.vjp(self=lambda grad: grad)
 
 
+TRANSPOSED = "transposed_format"             # matrices column by column: not for users
+
+
 @op(out=False)
 def clone(self, *, memory_format: str = None):
     """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
     if memory_format is not None and not str(memory_format).endswith("_format"):
         raise TypeError(f"clone(): argument 'memory_format' must be a memory format, as torch.contiguous_format, not {memory_format!r:.60}")
+    if memory_format is TRANSPOSED:
+        return self.swapaxes(-1, -2).copy("C").swapaxes(-1, -2)
     return self.copy("C" if memory_format is not None and "contiguous" in str(memory_format) else _device.order_of(self))
 
 clone.vjp(self=lambda grad: grad)
