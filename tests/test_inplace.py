@@ -364,3 +364,16 @@ def test_indices_out_of_range_are_refused_where_they_are_added_to():
         with pytest.raises(IndexError, match="out of bounds"):
             out.index_put_((torch.tensor([0, row]), torch.tensor([0, column])), torch.ones(2), accumulate=True)
     assert out.abs().sum() == 0
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_hook_on_a_view_that_lost_its_history(oracle, hooked):
+    def program(torch):
+        first, second = (torch.ones(2, requires_grad=True) * 1).split(1)
+        if hooked:
+            first.register_hook(lambda g: g)
+        with torch.no_grad():
+            second.mul_(2)
+        return said(lambda: first.register_hook(lambda g: g), "multiple views")
+    assert program(torch) == program(oracle)
+    assert (program(torch) is None) == hooked
