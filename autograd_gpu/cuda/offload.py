@@ -253,7 +253,7 @@ class Pinned(Offloaded):
         return Coming(flat, stream, done, self.device)
 
     def fetch(self):
-        return self.coming().take()
+        return self.coming().received()
 
     def __del__(self):
         kept.pop(id(self), None)
@@ -272,7 +272,7 @@ class Coming:
         self._device = device
         _coming[id(self)] = flat, stream, done
 
-    def take(self):
+    def received(self):
         """The elements, for the current stream; None where that is not theirs."""
         flat, stream, done = _coming[id(self)]
         with _device.guard(self._device):

@@ -95,7 +95,7 @@ class Ahead:
         with self._lock:
             line = self._lines.get(value.device)
             coming, counter = line and line.coming.get(value) or (None, None)
-            elements = None if coming is None or counter.count else coming.take()        # counted: somebody wrote to what he was given
+            elements = None if coming is None or counter.count else coming.received()        # counted: somebody wrote to what he was given
         return (value.fetch(), Version()) if elements is None else (elements, counter)
 
     def _keep(self, line, at):

@@ -581,7 +581,7 @@ LEFT_OUT = {                                 # what is left out: (whose text, th
     "back waits for the memory": (offload.Pinned.coming, "lanes.back.wait_event(stream.record())", "pass", far, UNORDERED),
     "back waits for the way out": (
         offload.Pinned.coming, "lanes.back.wait_event(self._leaving.done)", "pass", from_one_stream_to_another, UNORDERED),
-    "the node waits for the way back": (offload.Coming.take, "timed_wait(stream, done)", "pass", far, UNORDERED),
+    "the node waits for the way back": (offload.Coming.received, "timed_wait(stream, done)", "pass", far, UNORDERED),
     "unused values are waited for before they are freed": (
         offload.Coming.__del__, "stream.wait_event(done)", "pass", stops_between, FREED),
     "nobody writes to a buffer in flight": (
