@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from autograd_gpu import devices
 from autograd_gpu.cuda import offload
+from autograd_gpu.cuda.streams import let_go
 
 _peaks: dict[int, int] = {}                  # device index: the most that was used, once somebody asked for it to be counted
 
@@ -34,6 +35,7 @@ def empty_cache() -> None:
 
     The host waits for copies from and to the latter. Without CUDA nothing happens. Reference: torch.cuda.empty_cache.
     """
+    let_go()
     offload.settle()
     offload.pool.give_back()
     for index in range(devices.device_count()):

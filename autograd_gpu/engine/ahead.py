@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 from autograd_gpu.base import Version
 from autograd_gpu.cuda.offload import Part, Pinned
@@ -14,7 +15,7 @@ class _Line:
     __slots__ = ("places", "reach", "coming")
 
     def __init__(self):
-        self.places = []
+        self.places = []                     # (the node's stream, its values)
         self.reach = 0                       # the largest prefetch of any
         self.coming = {}                     # value: (Coming, counter of its memory)
 
@@ -38,8 +39,8 @@ class Ahead:
                 places = self._at.setdefault(node, {})
                 if line not in places:
                     places[line] = len(line.places)
-                    line.places.append([])
-                line.places[-1].append(value)
+                    line.places.append((node._stream, []))
+                line.places[-1][1].append(value)
                 line.reach = max(line.reach, value.prefetch)
 
     def in_order(self, nodes):
@@ -64,13 +65,14 @@ class Ahead:
             for line, at in self._at.get(node, {}).items():
                 wanted = self._keep(line, at)
                 held = sum([value.nbytes for value in line.coming])
-                for value, distance in wanted.items():
+                for value, (distance, stream) in wanted.items():
                     if value in line.coming:
                         continue
                     if distance and held + value.nbytes > value.ahead:
                         break
                     try:
-                        line.coming[value] = value.coming(), Version()
+                        with stream if stream is not None and stream.device is value.device else nullcontext():
+                            line.coming[value] = value.coming(), Version()
                     except MemoryError:
                         if not distance:
                             raise
@@ -99,12 +101,12 @@ class Ahead:
         return (value.fetch(), Version()) if elements is None else (elements, counter)
 
     def _keep(self, line, at):
-        """{value: how many nodes away it is} of what is wanted soon from a place on; drops the rest."""
+        """{value: (how many nodes away the first is that wants it, that node's stream)} from a place on; drops what is not wanted soon."""
         wanted = {}
-        for distance, values in enumerate(line.places[at:at + line.reach + 1]):
+        for distance, (stream, values) in enumerate(line.places[at:at + line.reach + 1]):
             for value in values:
                 if distance <= value.prefetch:
-                    wanted.setdefault(value, distance)
+                    wanted.setdefault(value, (distance, stream))
         for value in [v for v in line.coming if v not in wanted]:
             del line.coming[value]
         return wanted
