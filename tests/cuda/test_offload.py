@@ -195,6 +195,36 @@ def test_several_devices(workers, prefetch):
     same(*found)
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_several_streams(prefetch):
+    """Nodes run on the streams that they were recorded on, and a value is fetched onto the stream of the node that wants it first."""
+    leaves, loss = mlp(4)
+    loss().backward()
+    want = gradients(leaves)
+    streams, chosen = [torch.cuda.Stream() for _ in range(2)], []
+
+    def next_stream():
+        before = torch.cuda.current_stream()
+        chosen.append(streams[len(chosen) % 2])
+        chosen[-1].wait_stream(before)
+        torch.cuda.set_stream(chosen[-1])
+    original, here = F.linear, torch.cuda.current_stream()
+    try:
+        with pytest.MonkeyPatch.context() as patch, save_on_cpu(True, prefetch=prefetch, ahead_bytes=3000):
+            def linear(h, w):
+                h.record_stream(streams[len(chosen) % 2])
+                next_stream()
+                return original(h, w)
+            patch.setattr(F, "linear", linear)
+            y = loss()
+    finally:
+        torch.cuda.set_stream(here)
+    here.wait_stream(chosen[-1])
+    y.backward()
+    assert len(chosen) == 4
+    same(gradients(leaves), want)
+
+
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_several_threads(prefetch):
     leaves, loss = mlp()
