@@ -166,8 +166,28 @@ def _lanes_of(device) -> _Lanes:
         with _making:
             found = _lanes.get(device.index)
             if found is None:
+                if not _lanes:
+                    _be_patient()
                 found = _lanes[device.index] = _Lanes(device)
     return found
+
+
+def _be_patient():
+    """From now on, who finds no memory on a device has it free what is on its way out, and tries again."""
+    impatient = _device.cupy.cuda.get_allocator()
+
+    def allocate(size):
+        try:
+            return impatient(size)
+        except _device.cupy.cuda.memory.OutOfMemoryError:
+            lanes = _lanes.get(_device.cupy.cuda.Device().id)
+            if lanes is None or not lanes.leaving:
+                raise
+            with lanes.lock:
+                lanes.settle(0)
+            return impatient(size)
+    with contextlib.suppress(ValueError):    # inside of CuPy's using_allocator
+        _device.cupy.cuda.set_allocator(allocate)
 
 
 def settle():
@@ -239,10 +259,10 @@ class Pinned(Offloaded):
         with _device.guard(self.device):
             lanes = _lanes_of(self.device)
             pinned, stream = self._buffer.of, _device.cupy.cuda.get_current_stream()
-            flat = _device.cupy.empty(self.nbytes, np.uint8)
             with lanes.lock:
                 lanes.let_go(self._leaving)
                 lanes.settle()
+                flat = _device.cupy.empty(self.nbytes, np.uint8)
                 lanes.back.wait_event(stream.record())           # what used this memory before has ended by then
                 lanes.back.wait_event(self._leaving.done)
                 start = lanes.back.record()

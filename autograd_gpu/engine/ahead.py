@@ -88,8 +88,7 @@ class Ahead:
     def end(self):
         """Drop everything."""
         with self._lock:
-            for line in self._lines.values():
-                line.coming.clear()
+            self._lines.clear()
             self._at.clear()
 
     def elements(self, value):

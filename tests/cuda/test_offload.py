@@ -324,6 +324,27 @@ def test_what_comes_next_is_left_where_the_device_has_no_memory_for_it(monkeypat
         y.backward()
 
 
+def test_where_memory_is_short_copies_on_their_way_out_are_not_held():
+    pool = cp.get_default_memory_pool()
+    x = torch.ones(64, 1024, device="cuda:0", requires_grad=True)
+    gc.collect()
+    torch.cuda.synchronize()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.total_bytes() + 6 * x.nbytes + 4096)
+    try:
+        with save_on_cpu(True, prefetch=1):  # 256 MiB on their way out, if they fitted
+            h = x * 2
+            for _ in range(12):
+                h = h.sin()
+        h.backward(torch.ones_like(h))
+    finally:
+        pool.set_limit(size=0)
+    value, slope = np.float32(2), np.float32(2)
+    for _ in range(12):
+        value, slope = np.sin(value), slope * np.cos(value)
+    np.testing.assert_allclose(settled(x.grad), slope, rtol=1e-4)
+
+
 # -------------------------------------------------------------------------------------------------- what is moved, and when
 
 def test_what_stays_and_what_is_moved_once():
