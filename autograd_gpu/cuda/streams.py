@@ -131,12 +131,20 @@ class ExternalStream(Stream):
 
     def __new__(cls, stream_ptr, device=None):
         where = _device.cuda_device(device)
-        of_cupy = _device.cupy.cuda.Stream
-        return _made(cls, where, of_cupy.from_external(_Foreign(stream_ptr)) if stream_ptr else of_cupy.null)
+        return _made(cls, where, _taken(where.index, _Foreign(stream_ptr)) if stream_ptr else _device.cupy.cuda.Stream.null)
 
 
 _latest: dict[int, Stream] = {}              # by device: the stream that was asked for last, which is nearly always the one asked for next
 _streams: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()
+
+
+def _taken(index, stream):
+    """CuPy's stream over another library's."""
+    of_cupy = _device.cupy.cuda
+    with guard(Device("cuda", index)):
+        if hasattr(of_cupy.Stream, "from_external"):
+            return of_cupy.Stream.from_external(stream)
+        return of_cupy.ExternalStream(stream.__cuda_stream__()[1], index)        # CuPy 13
 
 
 def _made(cls, where, stream):
@@ -174,13 +182,12 @@ def as_stream(name, stream) -> Stream:
     """A Stream for whatever names one: CuPy's, or what has __cuda_stream__, which is of the current device. Raises TypeError for others."""
     if isinstance(stream, Stream):
         return stream
+    index = _device.current_device()
+    if isinstance(stream, (_device.cupy.cuda.Stream, _device.cupy.cuda.ExternalStream)):
+        return _known(stream.device_id if stream.device_id >= 0 else index, stream)
     if not hasattr(stream, "__cuda_stream__"):
         raise TypeError(f"{name}(): expected a Stream, CuPy's or an object with __cuda_stream__, not {type(stream).__name__}")
-    _device.cuda_device(None)
-    if not isinstance(stream, type(_device.cupy.cuda.Stream.null).__mro__[1]):
-        stream = _device.cupy.cuda.Stream.from_external(stream)
-    index = stream.device_id if stream.device_id >= 0 else _device.current_device()
-    return _known(index, stream)
+    return _known(index, _taken(index, stream))
 
 
 def current_stream(device=None) -> Stream:

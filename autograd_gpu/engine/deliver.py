@@ -173,15 +173,14 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
-    if variable._requires:
-        if g is not None:
-            accumulate(variable, g, shared or rare is not None and rare.posthooks)       # the hooks below get it as it came
-        if leaf_hooks is not None:
-            for hook in tuple(leaf_hooks.post_accumulate.values()):
-                result = hook(variable)
-                if result is not None:
-                    raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
-                        f"post accumulate grad hooks should return None, got {type(result).__name__}")
+    if variable._requires and g is not None:
+        accumulate(variable, g, shared or rare is not None and rare.posthooks)           # the hooks below get it as it came
+    if leaf_hooks is not None:
+        for hook in tuple(leaf_hooks.post_accumulate.values()):
+            result = hook(variable)
+            if result is not None:
+                raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
+                    f"post accumulate grad hooks should return None, got {type(result).__name__}")
     if rare is not None and rare.posthooks:
         _hooks.run_posthooks(node, (), g, task.create_graph)
 

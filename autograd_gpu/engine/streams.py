@@ -93,15 +93,15 @@ class Crossings:
         self._give(task)
 
     def _give(self, task):
-        given = list((task.captures or {}).values())
+        given = [(node, g) for (node, _), g in (task.captures or {}).items()]
         for node in task.dependencies:
             if node._kind == LEAF:
-                given.append(node.variable._grad)
+                given.append((node, node.variable._grad))
             if node._rare is not None:
-                given += [t._grad for reference in node._rare.retain.values() if (t := reference()) is not None]
-        for g in given:
+                given += [(node, t._grad) for reference in node._rare.retain.values() if (t := reference()) is not None]
+        for node, g in given:
             array = getattr(g, "_array", g)
-            if array is not None and type(array) is not np.ndarray:
+            if node._stream in self._others and array is not None and type(array) is not np.ndarray:
                 keep(array, self.caller.streams[array.device.id])
 
     def _on(self, node: Node | None, index):

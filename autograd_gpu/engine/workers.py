@@ -11,7 +11,7 @@ import os
 import threading
 from heapq import heappop, heappush
 
-from autograd_gpu.cuda.streams import StreamContext
+from autograd_gpu.cuda.streams import StreamContext, captures
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
 from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, State, local
 from autograd_gpu.engine.node import LEAF, next_seq
@@ -77,7 +77,7 @@ def _worker(device) -> Worker:
 
 def worked_by(streams, state):
     """The CUDA devices whose workers are to run a backward on these streams; none where this thread runs it all."""
-    if state.depth > 1 or state.multithreading is False:
+    if state.depth > 1 or state.multithreading is False or captures:         # a graph's memory comes from a pool of its thread's
         return ()
     found = {s.device for s in streams}
     return found if len(found) > 1 or state.multithreading else ()

@@ -1,5 +1,6 @@
 """CUDA graphs: a replay gives new results from new inputs, its memory stays its own, and what cannot be captured is named."""
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -115,6 +116,20 @@ def test_a_leaf_of_the_default_stream_whose_graph_is_kept(kept):
     filled(x, 2.0)
     graph.replay()
     assert x.grad[0].item() > 4
+
+
+def test_no_worker_runs_what_is_captured():
+    x, names = torch.ones(10, device="cuda", requires_grad=True), []
+    x.register_hook(lambda g: names.append(threading.current_thread().name))
+    torch.autograd.graph.set_override_stale_capture_stream(True)         # the worker may be about to drop the first run's graph
+    try:
+        with torch.autograd.set_multithreading_enabled(True):
+            graph, g = captured(lambda: torch.autograd.grad((x * x).sum(), x)[0])
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+    filled(x, 3.0)
+    graph.replay()
+    assert g.tolist() == [6.0] * 10 and names == ["autograd:cuda:0", threading.current_thread().name]
 
 
 def test_the_memory_of_a_graph_is_nobody_elses():

@@ -67,7 +67,8 @@ def test_streams_of_other_libraries():
     theirs = cp.cuda.Stream(non_blocking=True)
     ours = cuda.ExternalStream(theirs.ptr)
     assert isinstance(ours, cuda.Stream) and ours == cuda.ExternalStream(theirs.ptr, device="cuda:0")
-    for stream in theirs, ours:
+    other = type("Other", (), {"__cuda_stream__": lambda self: (0, theirs.ptr)})()
+    for stream in theirs, ours, other:
         with cuda.stream(stream):
             assert cuda.current_stream() == ours and cp.cuda.get_current_stream() == theirs
     cuda.current_stream().wait_stream(theirs)
