@@ -2,9 +2,9 @@
 import argparse
 import sys
 
-from bench import compare, gpu, memory, report, run
+from bench import compare, gpu, memory, offload, report, run
 
-COMMANDS = {"run": run, "report": report, "compare": compare, "memory": memory, "gpu": gpu}
+COMMANDS = {"run": run, "report": report, "compare": compare, "memory": memory, "gpu": gpu, "offload": offload}
 
 
 def main(argv=None):

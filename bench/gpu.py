@@ -30,17 +30,25 @@ def arguments(parser):
     parser.add_argument("--json", type=Path, help="where to write the figures")
 
 
-def main(args):
+def cuda_device(name):
+    """A CUDA device by its name, made current; None where there is none, which is said."""
     try:
-        device = torch.zeros(1, device=args.device).device
+        device = torch.zeros(1, device=name).device
     except RuntimeError as error:
         print(f"bench: {error}", file=sys.stderr)
-        return 2
+        return None
     if device.type != "cuda":
         print(f"bench: {device} is no CUDA device", file=sys.stderr)
+        return None
+    torch.cuda.set_device(device)
+    return device
+
+
+def main(args):
+    device = cuda_device(args.device)
+    if device is None:
         return 2
     with torch.device(device):
-        torch.cuda.set_device(device)
         found = measure(device)
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

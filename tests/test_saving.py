@@ -1,5 +1,7 @@
 """Hooks on saved values and what is built on them: each program gives what it gives in PyTorch; then what only ours promises."""
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -466,3 +468,25 @@ def test_a_value_is_unpacked_once_in_a_backward_whatever_gradients_use_it(name):
         autograd_gpu.autograd.grad(y, [a, b], create_graph=create_graph, retain_graph=True)
         assert 0 < log.count("unpack") <= packed and "pack" not in log
         log += ["pack"] * packed
+
+
+def test_every_saved_value_can_be_offloaded_without_a_change_of_the_program():
+    """tests/offloaded.py stands for the package where a suite is run on values that were in host memory."""
+    program = """
+import threading
+import tests.offloaded as torch
+from tests.offloaded.autograd.graph import offload_report
+def work():
+    x = torch.ones(3, requires_grad=True)
+    (x * x).exp().sum().backward()
+    assert x.grad.tolist()[0] == 2 * torch.ones(1).exp().item()
+work()
+first = offload_report().stayed["leaf" if torch.cuda.is_available() else "cpu"]
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(first, sum(offload_report().stayed.values()))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    first, both = map(int, found.stdout.split())
+    assert first > 0 and both == 2 * first, found.stderr

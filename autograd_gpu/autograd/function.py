@@ -131,6 +131,9 @@ class FunctionCtx(Node):
             return pack(own_result(self, t._array, t._nr, t._counter), (None, t._nr), True, t._counter)
         return pack(t, edge_of(t), t._requires, version(t))
 
+    def _values(self):
+        return () if self._saved is RELEASED else self._saved
+
     def _release(self):
         if self._saved:
             self._saved = RELEASED

@@ -11,14 +11,17 @@ from autograd_gpu.autograd.drawing import draw
 from autograd_gpu.autograd.memory import record_lines, saved_bytes
 from autograd_gpu.autograd.saving import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
 from autograd_gpu.base import Tensor, version
+from autograd_gpu.cuda.offload import pool
+from autograd_gpu.cuda.traffic import TRAFFIC, OffloadReport
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import GradientEdge, Node, RemovableHandle, edge_of, rare_of
 from autograd_gpu.engine.streams import set_override_stale_capture_stream, set_warn_on_accumulate_grad_stream_mismatch
 from autograd_gpu.ops.views import refresh
 
-__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "draw", "get_gradient_edge",
-           "increment_version", "record_lines", "region_activation_memory_budget", "register_multi_grad_hook", "save_on_cpu",
-           "saved_bytes", "saved_tensors_hooks", "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch"]
+__all__ = ["GradientEdge", "Node", "OffloadReport", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "draw",
+           "get_gradient_edge", "increment_version", "offload_report", "record_lines", "region_activation_memory_budget",
+           "register_multi_grad_hook", "save_on_cpu", "saved_bytes", "saved_tensors_hooks", "set_override_stale_capture_stream",
+           "set_warn_on_accumulate_grad_stream_mismatch"]
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
@@ -128,6 +131,16 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable, *, mode: s
             del arrived[task]
         fn(found.gradients)
     return _Handles([t.register_hook(functools.partial(one, i)) for i, t in enumerate(tensors)])
+
+
+def offload_report(reset: bool = False) -> OffloadReport:
+    """What save_on_cpu has moved, in all threads, since the last call with `reset`. It waits for no device: times are those of copies
+    that are done. PyTorch has no such function.
+    """
+    found = TRAFFIC.report(pool.reserved, pool.free)
+    if reset:
+        TRAFFIC.reset()
+    return found
 
 
 def region_activation_memory_budget(budget: float) -> contextlib.AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from autograd_gpu import devices as _device
 from autograd_gpu.autograd.profiler_util import memory_text, shortened, text_table
 from autograd_gpu.base import Tensor
-from autograd_gpu.cuda.offload import Offloaded
+from autograd_gpu.cuda.offload import Part
 from autograd_gpu.dtypes import of as dtype_of
 from autograd_gpu.engine.grad_mode import count_lines
 from autograd_gpu.engine.node import GradientEdge, Node, edge_of
@@ -36,7 +36,7 @@ def kept(node: Node) -> Iterator[tuple[str, Any, Tensor | None]]:
     for name, value in values:
         for one in value if isinstance(value, tuple) else (value,):
             tensor = one.content if type(one) is Packed else one
-            array = tensor.host if isinstance(tensor, Offloaded) else getattr(tensor, "_array", tensor)
+            array = tensor.whole.host if isinstance(tensor, Part) else getattr(tensor, "_array", tensor)
             if _device.is_array(array) and not (isinstance(tensor, Tensor) and is_number(tensor)):
                 yield name, array, tensor if isinstance(tensor, Tensor) else None
 

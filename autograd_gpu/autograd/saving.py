@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, version, wrap
-from autograd_gpu.cuda.offload import Offloaded
+from autograd_gpu.base import CudaTensor, Tensor, Version, version, wrap
+from autograd_gpu.cuda.offload import Offloaded, Pinned, Store
+from autograd_gpu.cuda.traffic import TRAFFIC
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.saved import constant
 
@@ -64,45 +65,61 @@ def _layout(array):
     return address, array.shape, array.strides, array.dtype
 
 
-class _Copy(Offloaded):
-    """An offloaded value. It holds its memory's counter, so that no other memory's can have the same id meanwhile."""
-
-    __slots__ = ("counter",)
-
-    def __init__(self, array, pinned, counter):
-        super().__init__(array, pinned)
-        self.counter = counter
-
-
 class save_on_cpu(saved_tensors_hooks):
     """Within the block, CUDA tensors that are saved for backward are kept in host memory, and copied back when backward needs them.
 
-    What stays on its device: CPU tensors, and leaves that require grad with their views, whose memory lives on anyway; writing to them
-    in place is an error in backward, as outside the block. A value that several operations save is copied once; a write that
-    autograd does not see (`.data`, a kernel of your own) between the two has to be told by increment_version.
-    pin_memory: copies go to page-locked memory, and the host does not wait for them; without CUDA it changes nothing. device_type is
-    accepted for programs that give it.
-    Reference: torch.autograd.graph.save_on_cpu.
+    A value that several operations save, as it is or as a transposed or reshaped view, is copied once; a write that autograd does not
+    see (`.data`, a kernel of your own) between the two has to be told by increment_version. What stays on its device: CPU tensors,
+    parameters and other leaves that require grad with their views, whose memory lives on anyway, and what takes fewer than `min_bytes`;
+    writing to them in place is an error in backward, as outside the block.
+
+    pin_memory: copies go to page-locked memory, on streams of their own beside the computation, and the host does not wait for them;
+    without CUDA it changes nothing. The memory is used again, and cuda.empty_cache() gives back what is free of it.
+    prefetch: in backward, start to copy back what the next so many nodes with offloaded values saved, in the order in which they will
+    run; 0 copies when a node needs it, as PyTorch does. It needs pin_memory.
+    ahead_bytes: with pin_memory, how many bytes of values may be on the device only for their copies: at most so many each way, but at
+    least one value. A value that does not fit makes the device, not the host, wait for an earlier one.
+    device_type is accepted for programs that give it. `graph.offload_report()` says what was moved and what was hidden.
+    Raises: ValueError for a negative number, or prefetch without pin_memory. Reference: torch.autograd.graph.save_on_cpu.
     """
 
-    def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
-        copies: weakref.WeakValueDictionary[Any, _Copy] = weakref.WeakValueDictionary()
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda", prefetch: int = 0, min_bytes: int = 0,
+                 ahead_bytes: int = 1 << 28):
+        for name, value in ("prefetch", prefetch), ("min_bytes", min_bytes), ("ahead_bytes", ahead_bytes):
+            if value < 0:
+                raise ValueError(f"save_on_cpu: {name} must not be negative, got {value}")
+        if prefetch and not pin_memory:
+            raise ValueError(f"save_on_cpu: prefetch={prefetch} needs pin_memory=True: without it the host waits for each copy")
+        store = Store((lambda elements, counter: Pinned(elements, counter, prefetch, ahead_bytes)) if pin_memory else Offloaded)
 
         def pack(t):
-            owner = t if t._view is None else t._view.base
             counter = version(t)
-            if t.device is _device.CPU or owner._requires and owner._node is None:
-                return constant(t._array, counter)
-            key = id(counter), counter.count, _layout(t._array)
-            found = copies.get(key)
-            if found is None:
-                found = copies[key] = _Copy(t._array, pin_memory, counter)
-            return found
+            stays = _why_it_stays(t, min_bytes)
+            if stays is None:
+                return store.put(t._array, counter)
+            TRAFFIC.count(stays)
+            return constant(t._array, counter)
 
-        def unpack(packed):
-            return packed if isinstance(packed, Tensor) else wrap(packed.restore())
+        super().__init__(pack, _unpack)
 
-        super().__init__(pack, unpack)
+
+def _why_it_stays(t, min_bytes):
+    """Why save_on_cpu leaves a tensor where it is; None where it does not."""
+    if t.device is _device.CPU:
+        return "cpu"
+    owner = t if t._view is None else t._view.base
+    if owner._node is None and (owner._requires or type(owner) not in (Tensor, CudaTensor)):     # a Parameter may be frozen
+        return "leaf"
+    return "small" if t._array.nbytes < max(min_bytes, 1) else None
+
+
+def _unpack(packed):
+    if isinstance(packed, Tensor):
+        return packed
+    task = local.state.graph_task
+    ahead = None if task is None or type(packed.whole) is not Pinned else task.ahead
+    elements, counter = (packed.whole.fetch(), Version()) if ahead is None else ahead.elements(packed.whole)
+    return constant(packed.over(elements), counter)
 
 
 class _Saved:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from autograd_gpu import devices
+from autograd_gpu.cuda import offload
 from autograd_gpu.cuda.streams import let_go
 
 _peaks: dict[int, int] = {}                  # device index: the most that was used, once somebody asked for it to be counted
@@ -10,6 +11,7 @@ _peaks: dict[int, int] = {}                  # device index: the most that was u
 def memory_allocated(device=None) -> int:
     """How much the arrays on a device use. Raises RuntimeError without CUDA. Reference: torch.cuda.memory_allocated."""
     with devices.on_cuda(device):
+        offload.settle()
         return devices.cupy.get_default_memory_pool().used_bytes()
 
 
@@ -29,8 +31,13 @@ def mem_get_info(device=None) -> tuple[int, int]:
 
 
 def empty_cache() -> None:
-    """Give the pool's free blocks, of all devices, back to the driver. Without CUDA nothing happens. Reference: torch.cuda.empty_cache."""
+    """Give the pool's free blocks, of all devices, back to the driver, and page-locked memory that save_on_cpu no longer uses.
+
+    The host waits for copies from and to the latter. Without CUDA nothing happens. Reference: torch.cuda.empty_cache.
+    """
     let_go()
+    offload.settle()
+    offload.pool.give_back()
     for index in range(devices.device_count()):
         with devices.on_cuda(index):
             devices.cupy.get_default_memory_pool().free_all_blocks()

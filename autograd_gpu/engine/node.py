@@ -128,6 +128,10 @@ class Node:
     def _release(self):
         """Drop the saved values; a later backward through this node then fails, if it saved any."""
 
+    def _values(self):
+        """What it saved, as it is kept: tensors, arrays, what pack hooks made of them."""
+        return ()
+
     @property
     def _stream(self):
         """The CUDA stream that this node runs on; None on the CPU."""

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import operator
 
+from autograd_gpu.cuda.offload import kept
+from autograd_gpu.engine.ahead import Ahead
 from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.engine.node import LEAF, MANY, TWO, output_count
 
@@ -21,7 +23,7 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers", "owned",
-                 "roots", "streams", "current", "__weakref__")
+                 "roots", "streams", "current", "ahead", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
@@ -32,7 +34,8 @@ class GraphTask:
         self.buffers = {}                    # node: what has arrived for it; a list where it has several outputs
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
         self.streams = None                  # what orders its CUDA streams, if it has any (engine/streams.py)
-        self.current = None                 # the stream that work_on has made current
+        self.current = None                  # the stream that work_on has made current
+        self.ahead = None                    # fetches saved values from host memory, where there are any
 
     def prepare(self, roots):
         """Look at the graph: count what will arrive, find what has to run, give leaves and what is not to run their buffers."""
@@ -59,7 +62,10 @@ class GraphTask:
         while nodes and nodes[-1]._kind == LEAF:
             nodes.pop()
         nodes.reverse()
-        return nodes
+        if not kept:
+            return nodes
+        self.ahead = Ahead(nodes)
+        return self.ahead.in_order(nodes)
 
     def work_on(self, stream):
         """Make a CUDA stream current in this thread, until the next call; None ends it."""

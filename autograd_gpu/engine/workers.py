@@ -130,7 +130,12 @@ class _Backward:
                 with self.changed:
                     grad = self.task.buffers.pop(node)
                     self.task.streams.await_gradients(node)
-                results, grad = visit(self.task, node, grad)
+                if self.task.ahead is None:
+                    results, grad = visit(self.task, node, grad)
+                else:
+                    self.task.ahead.before(node)
+                    results, grad = visit(self.task, node, grad)
+                    self.task.ahead.after(node)
                 if results is not NOTHING:
                     self.spread(lambda: deliver_all(self.task, node, results, grad, self.deliver))
         except BaseException as error:       # the caller of backward gets it, whichever thread this is
@@ -166,6 +171,7 @@ class _Backward:
 
 def drain_by_workers(task, roots, devices, state):
     """Run a task whose graph lies on several CUDA devices."""
+    task.in_order()                          # sets what fetches saved values from host memory, where there are any
     backward = _Backward(task, devices, state)
     try:
         for n, nr, grad in roots:
@@ -175,6 +181,8 @@ def drain_by_workers(task, roots, devices, state):
         backward.fail(error)
         raise
     finally:
+        if task.ahead is not None:
+            task.ahead.end()
         backward.error = None if backward.error is None else _ENDED              # a traceback would hold this frame
 
 

@@ -91,6 +91,11 @@ def _node_class(text, op, on_cuda):
         for reader in ("raw", "tensor"):
             together = op.vjp_all or on_cuda and reader == "raw" and op.fuses_gradients
             _apply(text, op, reader, on_cuda, together)
+        saved = [*op.saved_inputs, *op.saved_results, *op.saved_aux]
+        if saved:
+            lists = [name for name in saved if op.roles.get(name) == LIST]
+            values = ", ".join([f"*listed(node.s_{name})" if name in lists else f"node.s_{name}" for name in saved])
+            text(f"_values = lambda node: ({values},)")
         with text.block("def _release(node):"):
             for line in _released(op) or ["pass"]:
                 text(line)

@@ -424,6 +424,11 @@ def materialize_tensors(node, grads):
     return [wrap(zeros(*meta)) if g is None else g for g, meta in zip(grads, node._result_meta, strict=True)]
 
 
+def listed(value):
+    """What is left of a saved list."""
+    return () if value is RELEASED else value
+
+
 def saved_list(node, name):
     """The Tensors of a saved list, each checked."""
     value = getattr(node, "s_" + name)
@@ -521,9 +526,10 @@ def with_aux(op, data):
 
 _COMMON = {
     f.__name__: f for f in (
-        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
-        all_none, unreached, is_half, materialize, materialize_tensors, saved_list, any_requires, attach_list, view_outputs, refresh, rare,
-        shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input, saved_result, saved_aux)
+        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit,
+        fit_tensor, all_none, unreached, is_half, materialize, materialize_tensors, listed, saved_list, any_requires, attach_list,
+        view_outputs, refresh, rare, shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result,
+        saved_input, saved_result, saved_aux)
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,

@@ -190,6 +190,9 @@ class CopySlices(_OfBase):
             else:
                 of[inner] = outer
 
+    def _values(self):
+        return () if self.inner is None else self.inner._values()
+
     def _release(self):
         if self.inner is not None:
             self.inner._release()

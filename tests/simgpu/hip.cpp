@@ -49,9 +49,9 @@ void begin(Stream* s) {
   order.begin(s);
 }
 
-void wait_for(const Clock& clock) {
+void wait_for(const Clock& clock, double at) {
   ++counts[HOST_WAITS];
-  order.host_waits(clock);
+  order.host_waits(clock, at);
 }
 
 Status allocate(void** p, size_t size, int device) {
@@ -83,14 +83,16 @@ Status copy(void* to, const void* from, size_t n, Stream* s, bool asynchronous) 
       if (p.to_host && p.host <= (char*)from && p.host + p.data.size() >= (char*)from + n)
         data.assign(p.data.data() + ((char*)from - p.host), n);
   const bool pinned = asynchronous && ((from_host && source && !to_host) || (to_host && target && !from_host));
+  s->now += n / (from_host || to_host ? order.rates.link : order.rates.memory / 2);
   if (pinned && to_host) {                   // the host sees NaN until it has waited
+    order.overwritten(s, (const char*)to, n);
     order.pending.push_back({s->id, s->count, (char*)to, data, true});
     memset(to, 0xFF, n);
     return OK;
   }
   memcpy(to, data.data(), n);
   if (pinned) order.pending.push_back({s->id, s->count, (char*)from, data, false});
-  else if (from_host || to_host) wait_for(s->known);                   // pageable memory: the driver waits
+  else if (from_host || to_host) wait_for(s->known, s->now);           // pageable memory: the driver waits
   return OK;
 }
 }  // namespace
@@ -158,13 +160,20 @@ API Status hipFree(void* p) {
   if (found == order.memories.end()) return p ? order.fault("free of an address that was not allocated", INVALID_VALUE) : OK;
   Memory& m = found->second;
   if (m.device >= 0) used[m.device] -= m.size;
-  for (Stream* s : order.streams) order.host_waits(s->known);          // freeing waits for all devices
+  for (Stream* s : order.streams) order.host_waits(s->known, s->now);  // freeing waits for all devices
   memset(p, 0xFF, m.size);
   free(p);
   order.memories.erase(found);
   return OK;
 }
-API Status hipHostFree(void* p) { return hipFree(p); }
+API Status hipHostFree(void* p) {
+  LOCKED;
+  Memory* m = order.find(p);
+  for (auto& c : order.pending)
+    if (m && m->holds(c.host, c.data.size()) && !Order::knows(order.host, c.stream, c.count))
+      order.fault("page-locked memory was freed while an asynchronous copy may still use it");
+  return hipFree(p);
+}
 API Status hipPointerGetAttributes(int* a, const void* p) {
   LOCKED;
   Memory* m = order.find(p);
@@ -188,6 +197,7 @@ API Status hipMemsetAsync(void* d, int value, size_t n, void* on) {
     begin(s);
     if (Status e = order.note_at(s, d, n, true, "memset")) return e;
     memset(d, value, n);
+    s->now += n / order.rates.memory;
     return OK;
   });
 }
@@ -211,7 +221,7 @@ API Status hipStreamSynchronize(void* handle) {
   if (capturing()) return refuse_capture();
   Stream* s = stream(handle);
   if (s == order.null_stream(s->device)) order.learn_by_kind(s);
-  wait_for(s->known);
+  wait_for(s->known, s->now);
   return OK;
 }
 API Status hipDeviceSynchronize() {
@@ -219,7 +229,7 @@ API Status hipDeviceSynchronize() {
   if (capturing()) return refuse_capture();
   ++counts[HOST_WAITS];
   for (Stream* s : order.streams)
-    if (s->device == current) order.host_waits(s->known);
+    if (s->device == current) order.host_waits(s->known, s->now);
   return OK;
 }
 API Status hipStreamQuery(void* handle) {
@@ -247,7 +257,7 @@ API Status hipGraphLaunch(Graph* graph, void* on) {
   LOCKED;
   Stream* s = stream(on);
   order.begin(s);
-  for (auto& [captured, own] : graph->own) order.learn(own->known, s->known);
+  for (auto& [captured, own] : graph->own) Order::follow(own, s->known, s->now);
   for (auto& [captured, work] : graph->steps) {
     Stream*& own = captured == graph->origin ? s : graph->own[captured];
     if (!own) order.streams.push_back(own = new Stream{captured->device, order.next_id++, false, s->known});
@@ -258,7 +268,7 @@ API Status hipGraphLaunch(Graph* graph, void* on) {
 API Status hipGraphUpload(Graph*, void*) { return OK; }
 API Status hipGraphDestroy(Graph*) { return OK; }          // events may name it still
 API Status hipGraphExecDestroy(Graph*) { return OK; }
-API Status hipEventCreateWithFlags(void** e, unsigned) { *e = new Event{current, {}}; return OK; }
+API Status hipEventCreateWithFlags(void** e, unsigned) { *e = new Event{current}; return OK; }
 API Status hipEventCreate(void** e) { return hipEventCreateWithFlags(e, 0); }
 API Status hipEventDestroy(void* e) { delete (Event*)e; return OK; }
 API Status hipEventRecord(void* handle, void* on) {
@@ -268,13 +278,13 @@ API Status hipEventRecord(void* handle, void* on) {
   if (e->device != s->device) return order.fault("an event of another device cannot be recorded on a stream", INVALID_HANDLE);
   e->graph = s->graph;
   if (!s->graph) {
-    order.learn(s->known, order.host);
+    Order::follow(s, order.host, order.host_now);
     order.learn_by_kind(s);
-    e->known = s->known;
+    e->point = {s->known, s->now};
     return OK;
   }
-  auto captured = e->captured = std::make_shared<Clock>();
-  return submit(s, [=](Stream* t) { *captured = t->known; return OK; });
+  auto captured = e->captured = std::make_shared<Point>();
+  return submit(s, [=](Stream* t) { *captured = {t->known, t->now}; return OK; });
 }
 API Status hipStreamWaitEvent(void* handle, Event* e, unsigned) {
   LOCKED;
@@ -286,26 +296,26 @@ API Status hipStreamWaitEvent(void* handle, Event* e, unsigned) {
     return order.refuse("dependency created on uncaptured work in another stream", CAPTURE_ISOLATION);
   }
   if (!s->graph) {
-    order.learn(s->known, e->known);
+    Order::follow(s, e->point.known, e->point.at);
     return OK;
   }
   auto captured = e->captured;
-  return submit(s, [=](Stream* t) { order.learn(t->known, *captured); return OK; });
+  return submit(s, [=](Stream* t) { Order::follow(t, captured->known, captured->at); return OK; });
 }
 API Status hipEventSynchronize(Event* e) {
   LOCKED;
   if (e->graph) return refuse_event();
-  wait_for(e->known);
+  wait_for(e->point.known, e->point.at);
   return OK;
 }
 API Status hipEventQuery(Event* e) {
   LOCKED;
   if (e->graph) return refuse_event();
-  for (auto& [s, count] : ((Event*)e)->known)
+  for (auto& [s, count] : e->point.known)
     if (!Order::knows(order.host, s, count)) return NOT_READY;
   return OK;
 }
-API Status hipEventElapsedTime(float* ms, void*, void*) { *ms = 1; return OK; }
+API Status hipEventElapsedTime(float* ms, void* from, void* to) { LOCKED; *ms = ((Event*)to)->point.at - ((Event*)from)->point.at; return OK; }
 API Status hipLaunchHostFunc(void* s, void (*f)(void*), void* a) {
   {
     LOCKED;
@@ -363,9 +373,11 @@ static Status launch(Function* f, Size grid, Size block, unsigned shared, Stream
   SimtLaunch l{f->kernel->call, arguments, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared, f->module->fibers, 0, check,
                f->module->image, f->module->data_end, f->module->bss_end, regions.data(), regions.size(), message, sizeof message, 0, 0, 0, 0};
   if (simt_launch(&l)) return order.fault(name + ": " + message);
+  s->now += order.rates.launch;
   for (size_t i = 0; i < regions.size(); ++i) {                        // the bytes from the first to the last that it touched
     const SimtRegion& r = regions[i];
     const size_t offset = r.start - of[i]->start;
+    s->now += (r.read_high - r.read_low + r.write_high - r.write_low) / order.rates.memory;
     if (r.read_low >= 0)
       if (Status e = order.note(s, of[i], offset + r.read_low, offset + r.read_high, false, name)) return e;
     if (r.write_low >= 0)
@@ -448,6 +460,7 @@ static int gemm(Blas* h, int ta, int tb, int m, int n, int k, const A* alpha, co
     begin(s);
     if (k && (order.note_at(s, a, left.bytes(m, k), false, "gemm") || order.note_at(s, b, right.bytes(k, n), false, "gemm"))) return BLAS_FAILED;
     if (order.note_at(s, c, blas::extent<T>(m, n, ldc), true, "gemm")) return BLAS_FAILED;
+    s->now += order.rates.launch + 2.0 * m * n * k / order.rates.flops;
   }
   blas::multiply<A, T>(m, n, k, *alpha, left, right, *beta, c, ldc);
   return 0;
@@ -516,6 +529,7 @@ API Status hipLaunchKernel(...) { LOCKED; return order.fault("a kernel that CuPy
 API void simgpu_start(Compiler c, int devices) { compiler = c; order.devices = devices; }
 API void simgpu_limit(size_t bytes) { limit = bytes; }
 API void simgpu_peers(int possible) { peers_possible = possible; memset(peer, 0, sizeof peer); }
+API void simgpu_rates(double memory, double flops, double link, double launch) { order.rates = {memory, flops, link, launch}; }
 API void simgpu_check(int level) { check = level; }
 API int simgpu_findings() { return (int)order.findings.size(); }
 API const char* simgpu_finding(int i) { return order.findings[i].c_str(); }

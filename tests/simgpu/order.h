@@ -5,6 +5,7 @@
 // Two accesses to the same bytes, one of them a write, have to be ordered; the simulated devices run everything at once and in
 // the order of submission, so a program that a GPU would only sometimes get wrong is wrong here every time.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +43,7 @@ struct Stream {
   Clock known;
   uint64_t count = 0;
   Graph* graph = nullptr;                    // what it is being captured into
+  double now = 0;                            // ms at which its last operation ends, by Rates: a model, not a measurement
 };
 // What a graph does, in the order in which it was captured. Each launch runs it on the stream of the launch; where the capture went on to
 // other streams, on ones of the graph's own, so that what is not ordered within the graph is found.
@@ -52,12 +54,14 @@ struct Graph {
   std::map<Stream*, Stream*> own;
   bool broken = false;
 };
+struct Point { Clock known; double at = 0; };
 struct Event {
   int device;
-  Clock known;
-  Graph* graph = nullptr;                    // that it was captured into, where `known` is what it stands for in a launch
-  std::shared_ptr<Clock> captured;
+  Point point;
+  Graph* graph = nullptr;                    // that it was captured into, where `captured` is the point that it stands for in a launch
+  std::shared_ptr<Point> captured;
 };
+struct Rates { double memory = 2e9, flops = 5e10, link = 2.5e7, launch = 2e-3; };        // bytes, operations, bytes per ms; ms
 struct Pending {                             // an asynchronous copy to or from page-locked memory that the host has not waited for
   long stream;
   uint64_t count;
@@ -76,6 +80,8 @@ struct Order {
   std::string last_error = "no error";
   long next_id = 1;
   int devices = 2;
+  Rates rates;
+  double host_now = 0;                       // ms that the host has waited for; submitting takes it no time
   size_t moved = 0;                          // bytes of device memory that operations have read or written
 
   // A fault: kept for the report, and the error of the call that showed it.
@@ -124,13 +130,17 @@ struct Order {
   void learn_by_kind(Stream* s) {
     if (s == null_stream(s->device)) {
       for (Stream* other : streams)
-        if (other->device == s->device && other->blocking) learn(s->known, other->known);
+        if (other->device == s->device && other->blocking) follow(s, other->known, other->now);
     } else if (s->blocking) {
-      learn(s->known, null_stream(s->device)->known);
+      follow(s, null_stream(s->device)->known, null_stream(s->device)->now);
     }
   }
+  static void follow(Stream* s, const Clock& clock, double at) {
+    learn(s->known, clock);
+    s->now = std::max(s->now, at);
+  }
   void begin(Stream* s) {                    // an operation is submitted
-    learn(s->known, host);
+    follow(s, host, host_now);
     learn_by_kind(s);
     s->known[s->id] = ++s->count;
   }
@@ -162,16 +172,15 @@ struct Order {
     return note(s, m, (char*)p - m->start, (char*)p - m->start + n, write, what);
   }
 
-  void host_waits(const Clock& clock) {
+  void host_waits(const Clock& clock, double at) {
     learn(host, clock);
+    host_now = std::max(host_now, at);
     for (auto p = pending.begin(); p != pending.end();) {
       if (!knows(host, p->stream, p->count)) {
         ++p;
         continue;
       }
-      if (p->to_host) memcpy(p->host, p->data.data(), p->data.size());
-      else if (memcmp(p->host, p->data.data(), p->data.size()))
-        fault("pinned host memory was changed while an asynchronous copy to the device was reading it");
+      finish(*p);
       p = pending.erase(p);
     }
   }
@@ -182,6 +191,29 @@ struct Order {
     m->pooled = true;
     m->blocks[(char*)p - m->start] = {size, stream};
   }
+  // A copy that stream s makes now writes to page-locked memory: those from and to there that it is ordered after are done.
+  void overwritten(Stream* s, const char* p, size_t n) {
+    for (auto c = pending.begin(); c != pending.end();) {
+      if (c->host >= p + n || p >= c->host + c->data.size() || !knows(s->known, c->stream, c->count)) {
+        ++c;
+        continue;
+      }
+      finish(*c);
+      c = pending.erase(c);
+    }
+  }
+  void finish(const Pending& c) {
+    if (c.to_host) {
+      for (size_t i = 0; i < c.data.size(); ++i)
+        if ((unsigned char)c.host[i] != 0xFF) {
+          fault("pinned host memory was changed while an asynchronous copy was writing to it");
+          break;
+        }
+      memcpy(c.host, c.data.data(), c.data.size());
+    } else if (memcmp(c.host, c.data.data(), c.data.size()))
+      fault("pinned host memory was changed while an asynchronous copy to the device was reading it");
+  }
+
   // CuPy's pool takes a block back as soon as Python lets go of it and hands it out again to the same stream at once. So another
   // stream that may still use it is a fault here and now, whether or not the block is handed out again.
   void pool_took(void* p) {

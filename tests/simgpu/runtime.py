@@ -127,6 +127,7 @@ def install():
     library.simgpu_check(int(os.environ.get("SIMGPU_CHECK", 2)))       # 1 finds no races between a kernel's threads, but is faster
     library.simgpu_finding.restype = ctypes.c_char_p
     library.simgpu_count.restype = ctypes.c_long
+    library.simgpu_rates.argtypes = [ctypes.c_double] * 4
     library.simgpu_limit.argtypes = [ctypes.c_size_t]
     library.simgpu_pool_gave.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     library.simgpu_pool_took.argtypes = [ctypes.c_void_p]
@@ -255,6 +256,18 @@ def _check_raw_kernels(cupy, library):
 def counts():
     """How many operations, host waits, device allocations and compilations there were so far, and bytes that operations moved."""
     return {name: install().simgpu_count(i) for i, name in enumerate(_COUNTS)}
+
+
+@contextlib.contextmanager
+def rates(memory=2e9, flops=5e10, link=2.5e7, launch=2e-3):
+    """Within the block, what the times of events are computed from: bytes, operations and bytes between host and device per ms, ms per
+    launch. A model of the order of operations, in which submitting takes no time; it measures nothing.
+    """
+    install().simgpu_rates(memory, flops, link, launch)
+    try:
+        yield
+    finally:
+        install().simgpu_rates(2e9, 5e10, 2.5e7, 2e-3)
 
 
 def settle():
