@@ -171,7 +171,7 @@ def drain_by_workers(task, roots, devices, state):
     backward = _Backward(task, devices, state)
     try:
         for n, nr, grad in roots:
-            with _device.guard(grad.device if task.create_graph else _device.of(grad)):
+            with _device.guard(grad.device if task.tensors else _device.of(grad)):
                 backward.spread(lambda n=n, nr=nr, grad=grad: backward.deliver(n, nr, grad, grad))
         backward.wait()
     except BaseException as error:           # an interrupt of this thread, too

@@ -7,11 +7,11 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
+from autograd_gpu.engine.grad_mode import everywhere, run_apart
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import fitted
-from autograd_gpu.ops.runtime import run_apart
 from autograd_gpu.ops.shape import ALL, numpy
 
 # ------------------------------------------------------------------------------------------------------------- adding at a key
@@ -344,7 +344,8 @@ def setitem(input, key, value):
         while ones < len(shape) and shape[ones] == 1:
             ones += 1
         value = F.reshape(value, shape[ones:])
-    if not (part._requires or value._requires or value.requires_grad) and value.device == part.device and value._array.dtype == dtype:
+    known = part._requires or value._requires or value.requires_grad or everywhere.levels      # to autograd
+    if not known and value.device == part.device and value._array.dtype == dtype:
         _store(part, _key([t._array for t in indices], places) if indices else ..., value._array)
     elif indices:
         part.index_put_(indices, value, False, places=places)

@@ -11,7 +11,8 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
-from autograd_gpu.engine.grad_mode import local, quiet_run, run_apart
+from autograd_gpu.engine.forward_mode import ABSENT, carry, check_tangent, laid_out, seen
+from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
@@ -90,6 +91,35 @@ def written(t: Tensor, data) -> None:
     count_write(t)
 
 
+def write_tangents(t: Tensor, value: Tensor) -> None:
+    """What writing a value into t's memory does to its tangents: they are written over, too, in the memory that views of t share.
+
+    A tensor that has had none, and what it is a view of, get one.
+    """
+    for level in seen():
+        new, old = level.get(value), level.get(t)
+        if old is None and new is not None:
+            with level.outside():
+                set_tangent(level, t, new.clone())
+        elif old is not None:
+            with level.outside():
+                old.zero_() if new is None else old.copy_(new)
+
+
+def set_tangent(level, t: Tensor, tangent: Tensor) -> None:
+    """Make a tangent that of t, and if t is a view of what has none, a part of its base's.
+
+    Raises: RuntimeError where it does not fit.
+    """
+    check_tangent(level, t, tangent)
+    if t._view is not None and level.own(t) is ABSENT:
+        base = t._view.base._array
+        level.put(t._view.base, wrap(_device.xp(base).zeros_like(base)))
+        level.get(t).copy_(tangent)
+    else:
+        level.put(t, laid_out(tangent, t))
+
+
 def inplace(op):
     """The in-place form of an op: op_(self, ...) -> self."""
     title = op.name + "_"
@@ -106,7 +136,8 @@ def inplace(op):
             tracked = check_writable(input, title, (*args, *kwargs.values()))
         if title in _REAL_OF_COMPLEX and input._array.dtype.kind == "c":
             raise RuntimeError(f"{title}: In-place {op.name} is not supported for complex tensors: its result is real")
-        if binary and not tracked and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
+        if binary and not (tracked or everywhere.levels) and len(args) == 1 and not kwargs and \
+                _write_direct(op.on_arrays(np), input, args[0]):
             return input
         source = _source(input, tracked and keeps)
         out = op.function(source, *args, **kwargs)
@@ -121,6 +152,8 @@ def inplace(op):
             raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
                                f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
         written(input, data)
+        if everywhere.levels:
+            write_tangents(input, out)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
                 operands = source, *args, *kwargs.values()
@@ -172,6 +205,7 @@ def _may_save_self(op):
 def _source(t: Tensor, copy):
     """What the op reads in t's place: t's history over t's memory, or over a copy if the formula will need the old values."""
     array = t._array
+    copy = copy or everywhere.levels
     if copy and type(array) is np.ndarray:
         array = array.copy()
     elif copy:
@@ -181,6 +215,8 @@ def _source(t: Tensor, copy):
     source._requires, source._node, source._nr = t._requires, t._node, t._nr
     if t._requires and t._node is None:
         source._leaf = t._leaf
+    if everywhere.levels:
+        carry(t, source)
     return source
 
 
