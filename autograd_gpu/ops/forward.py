@@ -2,8 +2,9 @@
 
 With J the Jacobian with respect to an input, a formula gives J^H v, linear in v. Where each element depends on the elements at its place
 only, and on real numbers, J is diagonal and real: the formula of the input's tangent is the result's. A view's tangent is the same view of
-its input's. Else the formula is run on some v that requires a gradient, and what it gives is differentiated with respect to v: the gradient
-of Re <J^H v, t> is J t, for complex numbers and functions that have no complex derivative, too.
+its input's. Where an op is declared linear, the result's tangent is the op of its inputs'. Else the formula is run on some v that requires
+a gradient, and what it gives is differentiated with respect to v: the gradient of Re <J^H v, t> is J t, for complex numbers and functions
+that have no complex derivative, too.
 """
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def dual(op, outs, arguments, aux, node=None) -> None:
             continue
         with level.outside():
             call = _Call(op, outs, dict(zip(op.parameters, arguments, strict=True)), aux)
-            made = call.diagonal(given) if call.is_diagonal(given) else call.transposed(given)
+            made = call.linear(given) if op.linear else call.diagonal(given) if call.is_diagonal(given) else call.transposed(given)
             taken = [t for ts in given.values() for t in (ts if isinstance(ts, list) else [ts]) if t is not None]
             made = [t if t is None else _own(t, out._array, taken) for t, out in zip(made, outs, strict=True)]
         for t, out in zip(made, outs, strict=True):
@@ -124,6 +125,15 @@ class _Call:
 
     # -------------------------------------------------------------------------------------------------------- tangents
 
+    def linear(self, given):
+        """The result's tangent, where it is linear in all inputs with a derivative: the op of their tangents."""
+        op, values = self.op, dict(self.arguments)
+        for p in op.edges:
+            array = values[p]._array
+            values[p] = fit_tensor(given[p], array.shape, array.dtype) if p in given else _zeros(array)
+        by_place = [v for p, v in values.items() if p not in op.keyword_only]
+        return [op.function(*by_place, **{p: v for p, v in values.items() if p in op.keyword_only})]
+
     def is_diagonal(self, given):
         """Whether the Jacobians are diagonal and real."""
         return self.op.is_elementwise and not self.op.vjp_all and len(self.outs) == 1 and \
@@ -150,12 +160,13 @@ class _Call:
         """The tangents of all results: the gradients, with respect to v, of the gradients for v."""
         if not any(self.differentiable):
             return [None] * len(self.outs)
-        pairs = []
+        op, pairs = self.op, []
         with _recording():
             vs = [_zeros(t._array).requires_grad_() if d else None for t, d in zip(self.outs, self.differentiable, strict=True)]
             for p, g in self.gradients(given, self._filled(vs)).items():
                 if p in given:
-                    pairs += zip(*[x if isinstance(x, list) else [x] for x in (g, given[p], self.arguments[p])], strict=True)
+                    found = g, given[p], self.arguments[p]
+                    pairs += zip(*found, strict=True) if op.roles[p] == LIST else [found]
             pairs = [(fit_tensor(_as_tensor(g), t._array.shape, t._array.dtype), tangent) for g, tangent, t in pairs
                      if g is not None and tangent is not None]
             pairs = [(g, fit_tensor(tangent, g._array.shape, g._array.dtype)) for g, tangent in pairs if g._requires]

@@ -121,7 +121,8 @@ def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_s
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False)
+@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False,
+    linear=True)
 def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
     """A copy with values at index tensors or masks, added to what was there if `accumulate`.
 

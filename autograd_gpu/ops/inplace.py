@@ -11,7 +11,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
-from autograd_gpu.engine.forward_mode import ABSENT, carry, check_tangent, laid_out, seen
+from autograd_gpu.engine.forward_mode import ABSENT, carry_copy, check_tangent, laid_out, seen
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
@@ -216,7 +216,7 @@ def _source(t: Tensor, copy):
     if t._requires and t._node is None:
         source._leaf = t._leaf
     if everywhere.levels:
-        carry(t, source)
+        carry_copy(t, source)
     return source
 
 
