@@ -151,7 +151,19 @@ def laid_out(tangent: Tensor, t: Tensor) -> Tensor:
     own, like = tangent._array, t._array
     if own.strides == tuple([s // like.itemsize * own.itemsize for s in like.strides]):
         return tangent
-    return wrap(_device.xp(own).empty_like(like, own.dtype)).copy_(tangent)
+    return zeros_like(t, own.dtype).copy_(tangent)
+
+
+def zeros_like(t: Tensor, dtype) -> Tensor:
+    """Zeros laid out as t is, gaps included, as as_strided reaches into them; without overlaps and negative steps."""
+    array = t._array
+    xp = _device.xp(array)
+    made = xp.zeros_like(array, dtype)
+    steps = [s // array.itemsize for s in array.strides]
+    if made.strides != tuple([s * made.itemsize for s in steps]) and min(steps) > 0:
+        memory = xp.zeros(1 + sum([(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]), made.dtype)
+        made = xp.lib.stride_tricks.as_strided(memory, array.shape, [s * made.itemsize for s in steps])
+    return wrap(made)
 
 
 def carry(source, target) -> None:

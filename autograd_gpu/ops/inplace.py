@@ -11,7 +11,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
-from autograd_gpu.engine.forward_mode import ABSENT, carry_copy, check_tangent, laid_out, seen
+from autograd_gpu.engine.forward_mode import ABSENT, carry_copy, check_tangent, laid_out, seen, zeros_like
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
@@ -113,8 +113,8 @@ def set_tangent(level, t: Tensor, tangent: Tensor) -> None:
     """
     check_tangent(level, t, tangent)
     if t._view is not None and level.own(t) is ABSENT:
-        base = t._view.base._array
-        level.put(t._view.base, wrap(_device.xp(base).zeros_like(base)))
+        base = t._view.base
+        level.put(base, zeros_like(base, base._array.dtype))
         level.get(t).copy_(tangent)
     else:
         level.put(t, laid_out(tangent, t))

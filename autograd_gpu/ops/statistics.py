@@ -106,7 +106,7 @@ std_mean_correction.vjp(self=lambda grad_std, grad_mean, self, std, dim, correct
 @composite(method=False, function=False)
 def of_variance(grad, std):
     """The gradient of the variance from that of its root."""
-    return None if grad is None else F.where(std == 0, 0, grad / (std * 2))
+    return None if grad is None else F.where(std == 0, 0, grad / (F.nonzeros(std) * 2))
 
 
 @composite(method=False, function=False)
@@ -275,14 +275,14 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
     if ord == 1:
         return F.sgn(self) * grad
     if ord == 2:
-        return grad * F.where(result == 0, 0, self / result)
+        return grad * F.where(result == 0, 0, self / F.nonzeros(result))
     size = F.abs(self)
     if abs(ord) == math.inf:
         mask = (size == result) | ((size != size) & (result != result))
         return F.sgn(self) * (grad / F.sum(mask, dim, True)) * mask
     if ord < 1:
-        return F.sgn(self) * F.where(self == 0, 0, size ** (ord - 1)) * grad * result ** (1 - ord)
-    scale = F.where(result == 0, 0, grad / result ** (ord - 1))
+        return F.sgn(self) * F.where(self == 0, 0, F.nonzeros(size) ** (ord - 1)) * grad * result ** (1 - ord)
+    scale = F.where(result == 0, 0, grad / F.nonzeros(result) ** (ord - 1))
     return F.sgn(self) * size ** (ord - 1) * scale if ord < 2 else self * size ** (ord - 2) * scale
 
 
