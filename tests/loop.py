@@ -268,9 +268,9 @@ def plain(value):
     return dtype, t.numpy(force=True)
 
 
-MORE = ("Trying to use forward AD with", "not implemented for 'Half'", "not implemented for 'BFloat16'", "not supported for Half", "outputs with complex dtype",
-        "inplace version of", "derivative for aten::", "is not currently implemented for", "returned an invalid gradient",
-        "out of DATA bounds", "Expected grad_output to have non-zero size",
+MORE = ("Trying to use forward AD with", "not implemented for 'Half'", "not implemented for 'BFloat16'", "not supported for Half",
+        "outputs with complex dtype", "inplace version of", "derivative for aten::", "is not currently implemented for",
+        "returned an invalid gradient", "out of DATA bounds", "Expected grad_output to have non-zero size",
         "Expected a proper Tensor but got None", "select(): index 0 out of range", "may not be a boolean tensor",
         "Half, Float or Double tensors but got BFloat16", "view size is not compatible with input tensor's size and stride")
 

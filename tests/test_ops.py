@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from autograd_gpu.autograd import gradcheck, gradgradcheck
+from autograd_gpu.autograd import forward_ad, gradcheck, gradgradcheck
 from autograd_gpu.ops.namespace import OPS, REGISTRY, raw, rebind
 from autograd_gpu.ops.op import Op
 from tests import loop, make_ops_page
@@ -229,6 +229,8 @@ def test_an_op_without_a_derivative_says_so(name, program):
     with pytest.raises(RuntimeError, match=f"derivative.*{name}.*not implemented"):
         program(x).sum().backward()
     assert x.grad is None
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=f"forward AD with aten::{name}"):
+        program(forward_ad.make_dual(x, x))
 
 
 def test_every_name_that_formulas_and_composites_use_exists():

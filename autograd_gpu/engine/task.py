@@ -26,7 +26,7 @@ class GraphTask:
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
-        self.tensors = create_graph or everywhere.levels and carries_tangents()        # whether its gradients are Tensors, else they are arrays
+        self.tensors = create_graph or everywhere.levels and carries_tangents()        # whether its gradients are Tensors, not arrays
         self.captured = () if captures is None else {node for node, _ in captures}
         # where gradients of tensors that are no leaves are captured; a sole root
         self.ends = {n for n in self.captured if n._arity} if captures else set()

@@ -30,7 +30,7 @@ def dual(op, outs, arguments, aux, node=None) -> None:
     """Give the results of an op their tangents, at each level at which an argument has one.
 
     outs, arguments and aux: all results as Tensors, what the op's parameters were, its aux values. node: the history of the results, if
-    they have any.
+    they have any. Raises: NotImplementedError for an op without a derivative.
     """
     if op.is_view:
         link(op, outs, arguments)
@@ -39,6 +39,9 @@ def dual(op, outs, arguments, aux, node=None) -> None:
         given = _tangents(op, arguments, level)
         if not given:
             continue
+        if op.title == "torch::autograd::NotImplemented":
+            raise NotImplementedError(f"Trying to use forward AD with aten::{op.name} that does not support it: it has no derivative; take "
+                                      f"it out, with detach() on its operands")
         with level.outside():
             call = _Call(op, outs, dict(zip(op.parameters, arguments, strict=True)), aux)
             made = call.linear(given) if op.linear else call.diagonal(given) if call.is_diagonal(given) else call.transposed(given)
