@@ -1,8 +1,12 @@
 """Forward mode: duals, views and writes in place, modes, beside PyTorch; and what only this package promises. Ops: tests/test_ops.py."""
+import contextlib
 import copy
 import gc
+import io
+import re
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -358,3 +362,12 @@ def test_devices(device):
         return found
     for got, want in zip(run(device), run("cpu"), strict=True):
         np.testing.assert_allclose(np.array(got.tolist()), np.array(want.tolist()), 1e-5, 1e-6)
+
+
+def test_the_page_says_what_its_programs_print():
+    text, names, printed = (Path(__file__).parent.parent / "docs" / "forward_mode.md").read_text(encoding="utf-8"), {}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for block in re.findall(r"```python\n(.*?)```", text, re.S):
+            exec(block, names)
+    jv, projected, hv, again = printed.getvalue().splitlines()
+    assert f"# {jv}\n" in text and f"# H v: {hv}\n" in text and again == hv and len(set(projected.split())) == 1
