@@ -32,7 +32,7 @@ class Link(NamedTuple):
 class Level:
     """The tangents of one level: of a Tensor, of a packed value, or {output number: tangent} of a node for the results that it saved.
 
-    None is noted for what has no tangent and shares none with what it is a view of.
+    None is noted for what shares no tangent with what it is a view of, and has none.
     """
 
     __slots__ = ("number", "_found")
@@ -67,6 +67,12 @@ class Level:
         self.put(t, tangent)
         return tangent
 
+    def root(self, t: Tensor) -> Tensor:
+        """What a tensor is a view of, as far as tangents are shared; itself if there is nothing."""
+        while type(found := self.own(t)) is Link:
+            t = found.source
+        return t if found is not ABSENT or t._view is None else t._view.base
+
     @contextlib.contextmanager
     def outside(self, recorded=None):
         """A block in which only the levels outside of this one are in sight: operations carry no tangents of this one.
@@ -89,14 +95,14 @@ class Level:
 
 
 def link(op, outs, arguments) -> None:
-    """Note that views share the tangent of what they are views of, if that has one of its own."""
+    """Note that views share the tangent of what they are views of, where that is not their base's."""
     source, *plain = arguments
     for level in everywhere.levels:
         found = level.own(source)
         if found is not ABSENT:
             for i, out in enumerate(outs):
                 step = (op, plain, i) if op.outputs == "list" else (op, plain)
-                level.put(out, None if found is None else Link(source, step, local.state.records()))
+                level.put(out, Link(source, step, local.state.records()))
 
 
 def replayed(t: Tensor, steps) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
-from autograd_gpu.engine.forward_mode import ABSENT, carry_copy, check_tangent, laid_out, seen, zeros_like
+from autograd_gpu.engine.forward_mode import carry_copy, check_tangent, laid_out, seen, zeros_like
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
@@ -112,12 +112,12 @@ def set_tangent(level, t: Tensor, tangent: Tensor) -> None:
     Raises: RuntimeError where it does not fit.
     """
     check_tangent(level, t, tangent)
-    if t._view is not None and level.own(t) is ABSENT:
-        base = t._view.base
-        level.put(base, zeros_like(base, base._array.dtype))
-        level.get(t).copy_(tangent)
-    else:
+    root = level.root(t)
+    if root is t or level.get(t) is not None:
         level.put(t, laid_out(tangent, t))
+    else:
+        level.put(root, zeros_like(root, root._array.dtype))
+        level.get(t).copy_(tangent)
 
 
 def inplace(op):
