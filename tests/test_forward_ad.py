@@ -320,6 +320,26 @@ def test_tangents_go_with_what_has_them_and_with_the_level():
     assert of_d() is None and d.shape == (2,)
 
 
+@pytest.mark.parametrize("start", ["dual", "result", "primal"])
+def test_a_view_of_a_view_of_a_view(start, in_small_stack):
+    """However long the chain, neither its tangent nor its end takes recursion."""
+    api = Api(autograd_gpu)
+
+    def run():
+        with api.level():
+            v = api.pair(3)
+            v = v * 2 if start == "result" else api.fw.unpack_dual(v).primal if start == "primal" else v
+            for k in range(20000):
+                with autograd_gpu.no_grad() if k % 3 == 0 else autograd_gpu.enable_grad():
+                    v = v.view(3)
+            v.mul_(api.pair(3, turn=1))
+            return v.tolist(), api.of(v).tolist()
+    x, t, y, u = (api.tensor(3, turn=k) for k in (0, 5, 1, 6))
+    x, t = {"dual": (x, t), "result": (x * 2, t * 2), "primal": (x, t * 0)}[start]
+    values, tangents = in_small_stack(run)
+    assert values == pytest.approx((x * y).tolist()) and tangents == pytest.approx((t * y + x * u).tolist())
+
+
 def test_a_level_leaves_no_trace():
     state = autograd_gpu.autograd.grad_mode.local.state
     before = state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual

@@ -14,7 +14,7 @@ import weakref
 from typing import NamedTuple
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.base import LINKS, Tensor, wrap
 from autograd_gpu.engine.grad_mode import everywhere, local, set_levels
 
 ALL = sys.maxsize                            # what a thread sees of the levels, by default
@@ -22,11 +22,10 @@ ABSENT = object()                            # what a level has of something tha
 
 
 class Link(NamedTuple):
-    """In place of a view's tangent, until somebody asks for it: which view of what it is, and whether that was recorded."""
+    """In place of a view's tangent, until somebody asks for it: of what it is a view, and by which steps, (whether recorded, step)."""
 
     source: Tensor
-    step: tuple
-    recorded: bool
+    steps: tuple
 
 
 class Level:
@@ -55,17 +54,18 @@ class Level:
         """The tangent of a Tensor, if it has one. That of a view is the same view of the tangent of what it is a view of."""
         found = self.own(t)
         if type(found) is Link:
-            source, steps, recorded = self.get(found.source), (found.step,), found.recorded
+            source, steps = self.get(found.source), found.steps
         elif found is not ABSENT or t._view is None:
             return None if found is ABSENT else found
         else:                                # its base may have got one since
-            source, steps, recorded = self.own(t._view.base), t._view.steps, True
+            source, steps = self.own(t._view.base), [(True, step) for step in t._view.steps]
         if source is ABSENT or source is None:
             return None
-        with self.outside(recorded):
-            tangent = replayed(source, steps)
-        self.put(t, tangent)
-        return tangent
+        for recorded, step in steps:
+            with self.outside(recorded):
+                source = replayed(source, (step,))
+        self.put(t, source)
+        return source
 
     def root(self, t: Tensor) -> Tensor:
         """What a tensor is a view of, as far as tangents are shared; itself if there is nothing."""
@@ -95,14 +95,23 @@ class Level:
 
 
 def link(op, outs, arguments) -> None:
-    """Note that views share the tangent of what they are views of, where that is not their base's."""
+    """Note that views share the tangent of what they are views of, where that is not their base's.
+
+    Steps are put together, as a chain of Links would be followed, and freed, by recursion.
+    """
     source, *plain = arguments
+    recorded = local.state.records()
     for level in everywhere.levels:
-        found = level.own(source)
-        if found is not ABSENT:
-            for i, out in enumerate(outs):
-                step = (op, plain, i) if op.outputs == "list" else (op, plain)
-                level.put(out, Link(source, step, local.state.records()))
+        found, before = level.own(source), ()
+        if found is ABSENT:
+            continue
+        if type(found) is Link and len(found.steps) < LINKS:
+            source, before = found.source, found.steps
+        else:
+            level.get(source)                # no Link afterwards, if there is a tangent
+        for i, out in enumerate(outs):
+            step = (op, plain, i) if op.outputs == "list" else (op, plain)
+            level.put(out, Link(source, (*before, (recorded, step))))
 
 
 def replayed(t: Tensor, steps) -> Tensor:
