@@ -60,6 +60,8 @@ def what_cannot_be_a_dual(api):
 def a_dual_is_a_view_with_a_tangent(api):
     found = []
     with api.level():
+        empty = api.torch.zeros(2, 0, 3)[..., ::2]
+        found.append(api.of(api.dual(empty, api.torch.zeros(2, 0, 2))))
         for grad in (False, True):
             x, t = api.tensor(2, 2, grad=grad), api.tensor(2, 2, turn=3)
             d = api.dual(x, t)

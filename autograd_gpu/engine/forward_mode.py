@@ -102,16 +102,15 @@ def link(op, outs, arguments) -> None:
     source, *plain = arguments
     recorded = local.state.records()
     for level in everywhere.levels:
-        found, before = level.own(source), ()
+        found = level.own(source)
         if found is ABSENT:
             continue
-        if type(found) is Link and len(found.steps) < LINKS:
-            source, before = found.source, found.steps
-        else:
-            level.get(source)                # no Link afterwards, if there is a tangent
+        if type(found) is not Link or len(found.steps) >= LINKS:
+            level.get(source)                # if there is a tangent, no Link is left
+            found = Link(source, ())
         for i, out in enumerate(outs):
             step = (op, plain, i) if op.outputs == "list" else (op, plain)
-            level.put(out, Link(source, (*before, (recorded, step))))
+            level.put(out, Link(found.source, (*found.steps, (recorded, step))))
 
 
 def replayed(t: Tensor, steps) -> Tensor:
@@ -175,7 +174,7 @@ def zeros_like(t: Tensor, dtype) -> Tensor:
     xp = _device.xp(array)
     made = xp.zeros_like(array, dtype)
     steps = [s // array.itemsize for s in array.strides]
-    if made.strides != tuple([s * made.itemsize for s in steps]) and min(steps) > 0:
+    if array.size and made.strides != tuple([s * made.itemsize for s in steps]) and min(steps) > 0:
         memory = xp.zeros(1 + sum([(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]), made.dtype)
         made = xp.lib.stride_tricks.as_strided(memory, array.shape, [s * made.itemsize for s in steps])
     return wrap(made)
