@@ -56,12 +56,13 @@ LEFT_OUT_CHANGES = {
     "pixel_unshuffle": ("last empty",),      # PyTorch: the input's own size
     "F.soft_margin_loss": ("inf",),          # PyTorch: inf / inf in its gradient
 }
-# Of tangents besides (rule 7): at what is equal to its bound, a quotient by 0, the mean of nothing.
+# Of tangents besides (rule 7): at what is equal to its bound, a quotient by 0, the mean of nothing, a p-norm of 0.
 TANGENTS_LEFT_OUT = {
     **dict.fromkeys(("prelu", "fmax", "clamp", "clip", "polar", "F.gaussian_nll_loss", "atan2", "arctan2", "div", "divide", "true_divide"),
                     ("ties", "zeros")),
     **dict.fromkeys(("F.cross_entropy", "median", "nanmedian", "logsumexp", "var", "var_mean", "channel_shuffle", "pixel_unshuffle"),
                     ("last empty", "first empty")),
+    **dict.fromkeys(("norm", "linalg.norm", "linalg.vector_norm", "pairwise_distance"), ("zeros", "last empty", "first empty")),
     "view_as_complex": ("first empty",),
 }
 

@@ -275,14 +275,14 @@ def norm_backward(grad, self, result, ord, dim, keepdim):
     if ord == 1:
         return F.sgn(self) * grad
     if ord == 2:
-        return grad * F.where(result == 0, 0, self / F.nonzeros(result))
+        return grad * F.where(result == 0, 0, self / result)
     size = F.abs(self)
     if abs(ord) == math.inf:
         mask = (size == result) | ((size != size) & (result != result))
         return F.sgn(self) * (grad / F.sum(mask, dim, True)) * mask
     if ord < 1:
-        return F.sgn(self) * F.where(self == 0, 0, F.nonzeros(size) ** (ord - 1)) * grad * result ** (1 - ord)
-    scale = F.where(result == 0, 0, grad / F.nonzeros(result) ** (ord - 1))
+        return F.sgn(self) * F.where(self == 0, 0, size ** (ord - 1)) * grad * result ** (1 - ord)
+    scale = F.where(result == 0, 0, grad / result ** (ord - 1))
     return F.sgn(self) * size ** (ord - 1) * scale if ord < 2 else self * size ** (ord - 2) * scale
 
 
