@@ -19,7 +19,7 @@ from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.ops import creation as _creation
 from autograd_gpu.ops.inplace import inplace
 from autograd_gpu.ops.namespace import OPS, REGISTRY
-from autograd_gpu.ops.views import refresh
+from autograd_gpu.ops.views import refresh, unwritable
 from autograd_gpu.size import Size, strided
 
 
@@ -261,7 +261,7 @@ def register_hook(self, hook):
     """
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    if self._view is not None:
+    if self._view is not None and not (unwritable(self._view) and _hooks.has_hooks(self)):       # a second hook joins the first, as it is
         refresh(self, asked=True)
     return _hooks.register_on_tensor(self, hook)
 

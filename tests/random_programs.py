@@ -24,11 +24,13 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 12. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
 13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
 14. A step with two faults: a view's lost history, or what may not be saved, beside arguments that do not fit; a dtype that the operation
-    lacks beside shapes that do not fit. Either may be raised.
+    lacks beside shapes that do not fit. Either may be raised. Nothing is reduced of complex tensors without elements, which have
+    nothing to order.
 15. Internal errors of PyTorch's: assertions, and in the backward of where(complex, real), and of view_as_real of nothing.
 16. Programs in which PyTorch crashes, run alone.
 17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base counts as none.
-18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle, which shows it, is not drawn, copysign of none.
+18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
+    are not drawn, copysign of none.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
 """
 from __future__ import annotations

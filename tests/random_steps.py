@@ -369,7 +369,7 @@ class Draw:
         return f"{self.new()} = " + self.fill(self.rng.choice(BINARY), a, self.partner(a))
 
     def reduce(self):
-        return f"{self.new()} = " + self.fill(self.rng.choice(REDUCE), self.pick())
+        return f"{self.new()} = " + self.fill(self.rng.choice(REDUCE), self.pick(lambda t: t.numel() or not t.is_complex()))       # rule 14
 
     def view(self):
         return f"{self.new()} = " + self.fill(self.rng.choice(VIEW), self.pick())
@@ -401,13 +401,15 @@ class Draw:
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
-        unseen = () if a in self.chosen(lambda t: t.is_leaf) else (".data.",)                      # rule 3
+        barred = () if a in self.chosen(lambda t: t.is_leaf) else (".data.",)                      # rule 3
+        barred += ("sqrt_",) if self.names[a].is_complex() else ()             # rule 18
+        write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:
-            return self.fill(self.rng.choice([w for w in WRITE if not any(x in w for x in unseen)]), a)
+            return self.fill(self.rng.choice(write), a)
         b = self.partner(a)
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
-            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else WRITE), a, b)         # rule 7
-        return self.fill(self.rng.choice([w for w in WRITE_FROM if not any(x in w for x in unseen)]), a, b)
+            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else write), a, b)         # rule 7
+        return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
         a = self.pick()

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from tests.parity import plain, said
 
 
 def leaf(*values):
@@ -326,3 +327,53 @@ def test_an_imaginary_number_is_not_written_into_real_memory(dtype):
             write()
     t[0] = 2 + 0j
     assert t.tolist() == [2.0, 1.0] and t._version == 1
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_view_taken_before_a_sibling_s_write_was_recorded(oracle, looked):
+    def program(torch):
+        base = torch.zeros(2, 3)
+        first, second = base[0], base[1]
+        second.add_(torch.ones(3, requires_grad=True))
+        if looked:
+            assert first.grad_fn is not None
+        return said(lambda: first.sin_(), "a leaf Variable that requires grad is being used"), first._version, base.grad_fn.name()
+    assert program(torch) == program(oracle)
+    assert (program(torch)[0] is None) == looked
+
+
+@pytest.mark.parametrize("key", [(0,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_gradients_of_repeated_negative_and_broadcast_indices_add_up(oracle, key):
+    def program(torch):
+        x = torch.tensor(np.random.RandomState(0).randn(3, 4, 5), requires_grad=True)
+        at = [torch.tensor([[0, -1, 1, 1]]), torch.tensor([[2, 2, 0, -3]]).mT, torch.tensor([[1, 1, -5, 3]])]
+        indices = tuple(at[d] if d in key else slice(None) for d in range(3))
+        y = x[indices]
+        (y * y).sum().backward()
+        z = torch.zeros(3, 4, 5, dtype=torch.float64)
+        z[indices] += 1
+        return plain(y), plain(x.grad), plain(z)
+    ours, theirs = program(torch), program(oracle)
+    np.testing.assert_allclose(ours[1][0], theirs[1][0], rtol=1e-12)
+    assert ours[0] == theirs[0] and ours[2] == theirs[2]
+
+
+def test_indices_out_of_range_are_refused_where_they_are_added_to():
+    out = torch.zeros(3, 4)
+    for row, column in ((3, 0), (0, 4), (-4, 0), (0, -5)):
+        with pytest.raises(IndexError, match="out of bounds"):
+            out.index_put_((torch.tensor([0, row]), torch.tensor([0, column])), torch.ones(2), accumulate=True)
+    assert out.abs().sum() == 0
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_hook_on_a_view_that_lost_its_history(oracle, hooked):
+    def program(torch):
+        first, second = (torch.ones(2, requires_grad=True) * 1).split(1)
+        if hooked:
+            first.register_hook(lambda g: g)
+        with torch.no_grad():
+            second.mul_(2)
+        return said(lambda: first.register_hook(lambda g: g), "multiple views")
+    assert program(torch) == program(oracle)
+    assert (program(torch) is None) == hooked

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import LINKS, Tensor, wrap
@@ -180,12 +180,13 @@ def zeros_like(t: Tensor, dtype) -> Tensor:
     return wrap(made)
 
 
-def carry(source, target) -> None:
-    """Give target, which has the value of source, its tangents, too: the same Tensors."""
+def carry(source: Tensor, target: Any) -> Any:
+    """Give target, which has the value of source, its tangents, too: the same Tensors. Returns target."""
     for level in seen():
         tangent = level.get(source)
         if tangent is not None:
             level.put(target, tangent)
+    return target
 
 
 def carry_copy(source: Tensor, target: Tensor) -> None:

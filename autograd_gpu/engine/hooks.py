@@ -135,6 +135,12 @@ def register_on_tensor(t: Tensor, hook):
     return RemovableHandle(hooks, hook)
 
 
+def has_hooks(t: Tensor) -> bool:
+    """Whether a hook was ever registered on a tensor that is not a leaf, since it has its history."""
+    rare = getattr(t._node, "_rare", None)
+    return rare is not None and t._nr in rare.tensor_hooks
+
+
 def leaf_hooks(t: Tensor) -> LeafHooks:
     """The hooks of a leaf, made at the first need."""
     if t._hooks is None:

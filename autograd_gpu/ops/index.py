@@ -14,6 +14,8 @@ from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import fitted
 from autograd_gpu.ops.shape import ALL, numpy
 
+_INT64 = np.dtype(np.int64)
+
 # ------------------------------------------------------------------------------------------------------------- adding at a key
 
 @composite(method=False, function=False)
@@ -26,7 +28,8 @@ def accumulate(name, out, key, values):
         scatter.at("add", name, out, key, values)
         return
     arrays = [k for k in key if k is not ALL]
-    if all([k.dtype.kind == "b" for k in arrays]):
+    kinds = {k.dtype.kind for k in arrays}
+    if kinds == {"b"}:
         out[key] += values                   # a mask names nothing twice
         return
     if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
@@ -34,13 +37,13 @@ def accumulate(name, out, key, values):
         F.accumulate(name, wide, key, values.astype(np.float32))
         out[...] = out.astype(np.float32) + wide
         return
-    if any([k.dtype.kind == "b" for k in arrays]) or out.dtype.kind == "b":
+    if "b" in kinds or out.dtype.kind == "b":
         np.add.at(out, key, values)
         return
-    places = [i for i, k in enumerate(key) if k is not ALL]
-    m = len(places)
-    size = np.broadcast_shapes(*[k.shape for k in arrays])
-    if places[-1] >= m or not out.flags.c_contiguous:      # bring the indexed dimensions to the front
+    m = len(arrays)
+    if m < len(key) or not out.flags.c_contiguous:         # bring the indexed dimensions to the front
+        places = [i for i, k in enumerate(key) if k is not ALL]
+        size = np.broadcast_shapes(*[k.shape for k in arrays])
         others = [d for d in range(out.ndim) if d not in places]
         moved = out.transpose(places + others)
         work = moved.copy("C")
@@ -52,17 +55,13 @@ def accumulate(name, out, key, values):
         F.accumulate(name, work, tuple(arrays), values)
         moved[...] = work
         return
-    flat = None
-    for k, n in zip(arrays, out.shape, strict=False):
-        if k.size:
-            low, high = numpy.minimum.reduce(k, None), numpy.maximum.reduce(k, None)
-            if low < -n or high >= n:
-                raise IndexError(f"index {low if low < -n else high} is out of bounds for dimension with size {n}")
-            k = np.where(k < 0, k + n, k) if low < 0 else k
-        flat = flat * n + k if flat is not None else k
-    shape = (*size, *out.shape[m:])
+    try:
+        flat = np.ravel_multi_index(arrays, out.shape[:m])
+    except ValueError:                       # negative ones, or out of range
+        flat = _flat(arrays, out.shape)
+    shape = (*flat.shape, *out.shape[m:])
     values = values if values.shape == shape else np.broadcast_to(values, shape)
-    flat = (flat if flat.shape == size else np.broadcast_to(flat, size)).reshape(-1)
+    flat = flat.reshape(-1)
     if not flat.size or not values.size:
         return
     width = values.size // flat.size
@@ -71,9 +70,20 @@ def accumulate(name, out, key, values):
     np.add.at(out.reshape(-1), flat, values.reshape(-1).astype(out.dtype, copy=False))
 
 
+def _flat(arrays, shape):
+    """Places in memory of index arrays that broadcast, negative ones counted from the end. Raises IndexError for one out of range."""
+    found = []
+    for k, n in zip(arrays, shape, strict=False):
+        low, high = (numpy.minimum.reduce(k, None), numpy.maximum.reduce(k, None)) if k.size else (0, -1)
+        if low < -n or high >= n:
+            raise IndexError(f"index {low if low < -n else high} is out of bounds for dimension with size {n}")
+        found.append(numpy.where(k < 0, k + n, k))
+    return numpy.ravel_multi_index(found, shape[:len(arrays)])
+
+
 def _key(indices, places):
     """The key of an array that puts each index at its place among full slices."""
-    if places is None:
+    if places is None or places[-1] < len(places):
         return tuple(indices)
     key = [ALL] * (max(places) + 1)
     for place, index in zip(places, indices, strict=True):
@@ -104,7 +114,7 @@ def index(self, indices: Sequence[Tensor], places: Dims):
     if np is not numpy:
         bounds.check_key("x[key]", self.shape, _key(indices, places))
     try:
-        return np.ascontiguousarray(self[_key(indices, places)] if places != (0,) else self[indices[0]])
+        return np.ascontiguousarray(self[_key(indices, places)])
     except IndexError as error:
         raise IndexError(f"x[key]: {str(error).replace('axis', 'dimension')}: x has the shape {self.shape}") from None
 
@@ -203,12 +213,22 @@ def getitem(input, key):
                 break
         else:
             return _integers_and_slices(input, key)
-    if kind is Tensor and key._array.ndim and key._array.dtype == np.int64 and input.ndim and type(input) is Tensor:
+        for k in key:
+            if not _takes_elements(input, k):
+                break
+        else:
+            return F.index(input, key, tuple(range(len(key))))
+    elif input.ndim and _takes_elements(input, key):
         return F.index(input, (key,), (0,))
     part, indices, places = _basic(input, key)
     if indices:
         return F.index(part, indices, places)
     return F.alias(part) if part is input else part
+
+
+def _takes_elements(x, key):
+    """Whether a key, or a part of one, is an ordinary index tensor beside x."""
+    return type(key) is Tensor and key._array.dtype is _INT64 and key._array.ndim and key.device is x.device
 
 
 def _integers_and_slices(part, key):

@@ -12,7 +12,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.engine.forward_mode import carry_copy, check_tangent, laid_out, seen, zeros_like
-from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
+from autograd_gpu.engine.grad_mode import OFF, everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
@@ -33,9 +33,11 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
     """
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(t).__name__}")
-    if t._view is not None:
-        refresh(t)
     state = local.state
+    if t._view is not None:
+        if t._node is None and state.records():
+            _check_since(t, name)
+        refresh(t)
     tracked = state.records() and (t.requires_grad or any([isinstance(o, Tensor) and o.requires_grad for o in others]))
     if state.inside is not None:
         depend_on(t, others)
@@ -54,6 +56,14 @@ def _check_memory(t, name, tracked):
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
         raise RuntimeError(f"{name}: the tensor's NumPy array is read-only; clone() it first")
+
+
+def _check_since(t, name):
+    """Raises RuntimeError for a view without history whose base has come to require grad by a recorded write since: so does PyTorch."""
+    view, base = t._view, t._view.base
+    if base._requires and base._node is not None and not unwritable(view):
+        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation: the view was taken before "
+                           "a write made its base require grad. Take the view again")
 
 
 def check_history(t, name):
@@ -130,6 +140,11 @@ def inplace(op):
 
     def function(input, *args, **kwargs):
         tracked = False
+        if binary and type(input) is Tensor and len(args) == 1 and not kwargs:
+            state = local.state
+            if state.mode == OFF and state.inside is None and input._view is None and input._array.flags.c_contiguous and (
+                    not everywhere.levels and _write_direct(op.on_arrays(np), input, args[0])):
+                return input                 # an optimiser's update: nothing to record, no view, each element once in memory
         if logical:
             _check_memory(input, title, tracked)
         else:

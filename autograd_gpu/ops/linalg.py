@@ -1,6 +1,8 @@
 """Matrix products."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autograd_gpu import devices as _device
@@ -10,6 +12,7 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
+from autograd_gpu.ops.shape import TRANSPOSED, is_viewable
 
 
 def _check_dtypes(name, *arrays):
@@ -190,9 +193,7 @@ REGISTRY["matmul"].function = _matmul        # the operator answers NotImplement
 def _folded(input, other):
     """A batch times one matrix or vector: one product over all the batch's rows."""
     shape = tuple(input.shape)
-    rows = 1
-    for k in shape[:-1]:
-        rows *= k
+    rows = math.prod(shape[:-1])
     if other.ndim == 1:
         return F.unsafe_view(F.mv(F.reshape(input, (rows, shape[-1])), other), shape[:-1])
     return F.unsafe_view(F.mm(F.reshape(input, (rows, shape[-1])), other), (*shape[:-1], other.shape[-1]))
@@ -202,13 +203,19 @@ def _batched(input, other):
     if input.ndim == 1:
         return F.squeeze_product(_batched(F.unsqueeze(input, 0), other), -2)
     x, y = tuple(input.shape), tuple(other.shape)
-    batch = F.broadcast_shapes(x[:-2], y[:-2])
-    count = 1
-    for k in batch:
-        count *= k
-    left = F.reshape(F.expand(input, (*batch, *x[-2:])), (count, *x[-2:]))
-    right = F.reshape(F.expand(other, (*batch, *y[-2:])), (count, *y[-2:]))
+    batch = x[:-2] if x[:-2] == y[:-2] else F.broadcast_shapes(x[:-2], y[:-2])
+    count = math.prod(batch)
+    left = _in_one_batch(F.expand(input, (*batch, *x[-2:])), (count, *x[-2:]))
+    right = _in_one_batch(F.expand(other, (*batch, *y[-2:])), (count, *y[-2:]))
     return F.unsafe_view(F.bmm(left, right), (*batch, x[-2], y[-1]))
+
+
+def _in_one_batch(x, shape):
+    """x with its batch as one dimension. Matrices that have to be copied stay transposed in memory if they were: a product takes both."""
+    array = x._array
+    if array.strides[-1] <= array.strides[-2] or is_viewable(array, shape):
+        return F.reshape(x, shape)
+    return F.unsafe_view(F.clone(x, memory_format=TRANSPOSED), shape)
 
 
 @composite(method=False, function=False)

@@ -158,13 +158,14 @@ def _all(op, operands):
 
 def as_list(op, tensors):
     """The argument of an op on a sequence of tensors. Raises TypeError unless it is one."""
-    if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
-        for t in tensors:
-            if t._view is not None:
-                refresh(t)
-        return tensors
-    raise TypeError(f"{op.name}(): expected a list or tuple of Tensors, got {type(tensors).__name__}" + (
-        f" with a {next(type(t).__name__ for t in tensors if not isinstance(t, Tensor))}" if isinstance(tensors, (list, tuple)) else ""))
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"{op.name}(): expected a list or tuple of Tensors, got {type(tensors).__name__}")
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{op.name}(): expected a list or tuple of Tensors, got {type(tensors).__name__} with a {type(t).__name__}")
+        if t._view is not None:
+            refresh(t)
+    return tensors
 
 
 def not_tensor(op, name, value):

@@ -12,7 +12,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
 from autograd_gpu.engine.forward_mode import carry
-from autograd_gpu.engine.grad_mode import enable_grad, everywhere, local
+from autograd_gpu.engine.grad_mode import enable_grad, local
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -159,10 +159,20 @@ def reshape(input, *shape, **named):
     array = input._array
     if array.flags.c_contiguous:
         return F.contiguous_view(input, shape)
-    base = _reshaped(array, shape, "reshape").base
-    if base is not None and (base is array or base is array.base):
+    if is_viewable(array, shape):
         return F.reshape_alias(input, shape)
     return F.unsafe_view(F.clone(input, memory_format="contiguous_format"), shape)
+
+
+def is_viewable(array, shape):
+    """Whether an array's memory can be read in another shape, that is, whether reshape copies nothing."""
+    if type(array) is not numpy.ndarray:     # CuPy does not tell; nothing of this is read
+        array = numpy.lib.stride_tricks.as_strided(numpy.empty((), array.dtype), array.shape, array.strides)
+    try:
+        array.reshape(shape, copy=False)
+    except ValueError:
+        return False
+    return True
 
 
 @composite(function=False)
@@ -249,6 +259,8 @@ def expand(self, size: Size):
     Raises: RuntimeError where the sizes do not fit. Reference: torch.Tensor.expand.
     """
     shape, strides = self.shape, self.strides
+    if size == shape:
+        return self.view()
     n = len(size) - len(shape)
     if n >= 0 and np is numpy and self.flags.c_contiguous:
         try:                                 # np.broadcast_to takes seven times as long
@@ -513,24 +525,19 @@ def _in_place(name, of, node):
             kept = input._node is not None and not local.state.records()
             with enable_grad() if kept else contextlib.nullcontext():
                 out = of(input, *args, **kwargs)
-            input._array, input._view = out._array, out._view
-            input._node, input._nr, input._requires = out._node, out._nr, out._requires
-            if everywhere.levels:
-                carry(out, input)
+            input._array, input._view, input._node, input._nr, input._requires = out._array, out._view, out._node, out._nr, out._requires
+            carry(out, input)
             rename(out._node, title)
             count_write(out)
             out._view.seen = out._counter.count - kept       # then its history is made anew, from its base's
             return input
         if _is_shared(input):
             raise RuntimeError(f"{name}: the tensor has views or aliases, which would keep its old shape; use {name[:-1]}()")
-        source = wrap(input._array)
+        source = carry(input, wrap(input._array))
         source._requires, source._node, source._nr = input._requires, input._node, input._nr
-        if everywhere.levels:
-            carry(input, source)
         out = of(source, *args, **kwargs)
         input._array = out._array
-        if everywhere.levels:
-            carry(out, input)
+        carry(out, input)
         count_write(input)                   # who saved the old shape notices
         if out._node is not None:
             rename(out._node, title)
@@ -570,11 +577,16 @@ def alias(self):
 alias.vjp(self=lambda grad: grad)
 
 
+TRANSPOSED = "transposed_format"             # matrices column by column: not for users
+
+
 @op(out=False)
 def clone(self, *, memory_format: str = None):
     """A copy, laid out as the original; in C order for torch.contiguous_format. Reference: torch.clone."""
     if memory_format is not None and not str(memory_format).endswith("_format"):
         raise TypeError(f"clone(): argument 'memory_format' must be a memory format, as torch.contiguous_format, not {memory_format!r:.60}")
+    if memory_format is TRANSPOSED:
+        return self.swapaxes(-1, -2).copy("C").swapaxes(-1, -2)
     return self.copy("C" if memory_format is not None and "contiguous" in str(memory_format) else _device.order_of(self))
 
 clone.vjp(self=lambda grad: grad)

@@ -121,6 +121,10 @@ struct Order {
   // The operation that began last on stream s reads or writes bytes of m.
   Status note(Stream* s, Memory* m, size_t low, size_t high, bool write, const std::string& what) {
     for (auto a = m->accesses.begin(); a != m->accesses.end();) {
+      if (knows(host, a->stream, a->count)) {                          // so does whatever is submitted from now on
+        a = m->accesses.erase(a);
+        continue;
+      }
       const bool meets = a->low < high && low < a->high;
       const bool ordered = a->stream == s->id || knows(s->known, a->stream, a->count);
       if (meets && (write || a->write) && !ordered)

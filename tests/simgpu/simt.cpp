@@ -204,8 +204,11 @@ void access(char* p, int size, bool write, bool atomic, void* instruction, bool 
   const long from = p - region.low;
   if (write) widen(region.given->write_low, region.given->write_high, from, from + size);
   if (!write || atomic) widen(region.given->read_low, region.given->read_high, from, from + size);
-  if (launch->check >= 2)
-    for (int i = 0; i < size; i += region.given->granule) touch(region.cells[(from + i) / region.given->granule], write, atomic, "global");
+  if (launch->check >= 2) {
+    const int granule = region.given->granule;
+    if (region.cells.empty()) region.cells.resize(region.given->size / granule + 1);     // most of what is in memory no kernel touches
+    for (int i = 0; i < size; i += granule) touch(region.cells[(from + i) / granule], write, atomic, "global");
+  }
   if (launch->check >= 3) count_sectors(p, size, instruction);
 }
 
@@ -358,8 +361,7 @@ void prepare() {
   for (size_t i = 0; i < launch->region_count; ++i) {
     SimtRegion& r = launch->regions[i];
     r.read_low = r.read_high = r.write_low = r.write_high = -1;
-    Region& region = regions[r.start] = Region{r.start, r.start + r.size, &r, {}};
-    if (launch->check >= 2) region.cells.resize(r.size / r.granule + 1);
+    regions[r.start] = Region{r.start, r.start + r.size, &r, {}};
   }
   shared_cells.clear();
   if (launch->check) shared_cells.resize(launch->bss_end - launch->data_end + launch->shared_bytes + 16);
