@@ -206,7 +206,7 @@ def test_every_op_runs():
     def run():
         for name, (_, found) in ALL.items():
             for sample in found:
-                for how in (How(orders=2), How("complex128", orders=2), How("float16", orders=1), How("int64")):
+                for how in (How(orders=2), How("complex128", orders=2), How("float16", orders=1), How("int64"), How(forward=True)):
                     outcome(torch, name, sample, how)
 
     sys.setprofile(profile)
