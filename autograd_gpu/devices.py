@@ -114,18 +114,8 @@ def current_device() -> int:
 
 def set_device(device) -> None:
     """Make a CUDA device current in this thread. Raises RuntimeError without it. Reference: torch.cuda.set_device."""
-    where = _cuda(device)
+    where = cuda_device(device)
     cupy.cuda.Device(where.index).use()
-
-
-def synchronize(device=None) -> None:
-    """Wait until a CUDA device has done all its work.
-
-    Raises: RuntimeError without CUDA, IndexError for an index that was out of range there. Reference: torch.cuda.synchronize.
-    """
-    where = _cuda(device)
-    cupy.cuda.Device(where.index).synchronize()
-    raise_reported(where)
 
 
 def get_device_name(device=None) -> str:
@@ -155,7 +145,7 @@ class DeviceProperties(NamedTuple):
 
 def get_device_properties(device=None) -> DeviceProperties:
     """What a CUDA device is. Raises RuntimeError without CUDA. Reference: torch.cuda.get_device_properties."""
-    found = cupy.cuda.runtime.getDeviceProperties(_cuda(device).index)
+    found = cupy.cuda.runtime.getDeviceProperties(cuda_device(device).index)
     return DeviceProperties(found["name"].decode(), found["major"], found["minor"], found["totalGlobalMem"], found["multiProcessorCount"],
                             found["warpSize"])
 
@@ -166,12 +156,13 @@ def on_cuda(device=None):
 
     Raises RuntimeError without it. Reference: torch.cuda.device.
     """
-    where = _cuda(device)
+    where = cuda_device(device)
     with guard(where):
         yield where
 
 
-def _cuda(where) -> Device:
+def cuda_device(where) -> Device:
+    """A CUDA device that exists, by default the current one. Raises RuntimeError without it, ValueError for another kind of device."""
     where = resolve("cuda" if where is None else where)
     if where.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {where}")
@@ -196,6 +187,16 @@ def resolve(where) -> Device:
 def chosen() -> Device | None:
     """The device that this thread has set for new tensors, by `with device(...)` or set_default_device; None where it has not."""
     return _local.stack[-1] if _local.stack else _local.default
+
+
+def choices():
+    """What chosen() looks at in this thread, for `choose` in another."""
+    return _local.stack, _local.default
+
+
+def choose(choices) -> None:
+    """Have this thread make new tensors where another does."""
+    _local.stack, _local.default = choices
 
 
 def set_default_device(device) -> None:
@@ -307,33 +308,6 @@ def order_of(array) -> str:
 def guard(where: Device):
     """A context in which CuPy works on a device; nothing for the CPU."""
     return cupy.cuda.Device(where.index) if where.type == "cuda" else contextlib.nullcontext()
-
-
-class Surroundings:
-    """What of the current thread work on devices depends on: the device of new tensors, the current CUDA device, its streams."""
-
-    __slots__ = ("_stack", "_default", "_current", "_streams")
-
-    def __init__(self):
-        self._stack, self._default = _local.stack, _local.default
-        count = device_count()
-        self._current = Device("cuda", cupy.cuda.Device().id) if count else CPU
-        self._streams = [cupy.cuda.get_current_stream(index) for index in range(count)]
-
-    @contextlib.contextmanager
-    def on(self, where: Device | None = None):
-        """In another thread: work as that one would, on its current device or on `where`."""
-        before = _local.stack, _local.default
-        _local.stack, _local.default = self._stack, self._default
-        try:
-            with contextlib.ExitStack() as streams:
-                for index, stream in enumerate(self._streams):
-                    with guard(Device("cuda", index)):
-                        streams.enter_context(stream)
-                with guard(where or self._current):
-                    yield
-        finally:
-            _local.stack, _local.default = before
 
 
 def copy(array, where: Device, move=None):

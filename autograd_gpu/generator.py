@@ -15,6 +15,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.cuda.streams import here, hold
 
 _FIRST_SEED = 67280421310721                 # of a new Generator, as in PyTorch
 PRECISION = {2: 11, 4: 24, 8: 53}            # bits of the significand by bytes of a float
@@ -36,15 +37,32 @@ class Generator:
     def __init__(self, device="cpu"):
         self.device = _device.resolve(device)
         self._lock = threading.Lock()        # guards what follows
+        self._stream = self._drawn_on = None     # the numbers, and the CUDA stream that was current when the last ones were drawn
         self.manual_seed(_FIRST_SEED)
 
     def manual_seed(self, seed) -> Generator:
         """Start the stream that belongs to a seed; returns the generator. Raises ValueError for one of more than 64 bits."""
         seed = _seed(seed)
-        with self._lock:
+        with self._drawing():
+            if self._drawn_on is not None:   # its memory may still be in use
+                hold([self._drawn_on.mark()], self._stream)
             self._seed, self._stream = seed, self._start(seed)
             self._path, self._branches = (seed,), 0          # what names the stream, and how many were derived from it: see Repeatable
         return self
+
+    def _drawing(self):
+        """A block that draws, or starts: one at a time."""
+        return self._lock if self.device.type == "cpu" else self._drawing_on_cuda()
+
+    @contextlib.contextmanager
+    def _drawing_on_cuda(self):
+        """And behind the last one, whatever stream that was on: what it goes on from lies in the device's memory."""
+        with self._lock, _device.guard(self.device):
+            now = here()
+            if self._drawn_on not in (None, now):
+                now.wait_stream(self._drawn_on)
+            self._drawn_on = now
+            yield
 
     def _replace(self, **new):
         """Give attributes other values; their values before, to give them back."""
@@ -107,7 +125,7 @@ class Generator:
         if dtype.kind == "c":
             return self._complex(self.uniform, shape, dtype)
         wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-        with self._lock, _device.guard(self.device):
+        with self._drawing():
             array = self._stream.random(shape, dtype=wide)
         if wide != dtype:
             scale = 2 ** (8 if dtype.kind == "V" else PRECISION[2])
@@ -119,7 +137,7 @@ class Generator:
         _check_floating("randn", dtype)
         if dtype.kind == "c":
             return self._complex(self.normal, shape, dtype) * math.sqrt(0.5)
-        with self._lock, _device.guard(self.device):
+        with self._drawing():
             return self._stream.standard_normal(shape, dtype=np.float32 if dtype.itemsize == 2 else dtype).astype(dtype, copy=False)
 
     def _complex(self, draw, shape, dtype):
@@ -130,12 +148,12 @@ class Generator:
 
     def integers(self, low, high, shape):
         """Integers in [low, high), as int64."""
-        with self._lock, _device.guard(self.device):
+        with self._drawing():
             return self._stream.integers(low, high, shape, dtype=np.int64)
 
     def permutation(self, n):
         """The numbers 0 to n - 1 in random order, as int64."""
-        with self._lock, _device.guard(self.device):
+        with self._drawing():
             if self.device.type == "cpu":
                 return self._stream.permutation(n)
             return self._stream.random(n, dtype=np.float64).argsort()

@@ -51,7 +51,7 @@ RETURNS = {"item": "Any", "tolist": "Any", "numpy": "np.ndarray", "cupy": "Any",
            "element_size": "int", "stride": "Any", "is_contiguous": "bool", "data_ptr": "int", "is_floating_point": "bool",
            "is_complex": "bool", "is_inference": "bool", "backward": "None",
            "register_hook": "RemovableHandle", "register_post_accumulate_grad_hook": "RemovableHandle", "retain_grad": "None",
-           "_is_view": "bool", "equal": "bool", "allclose": "bool", "is_nonzero": "bool", "is_same_size": "bool"}
+           "_is_view": "bool", "equal": "bool", "record_stream": "None", "allclose": "bool", "is_nonzero": "bool", "is_same_size": "bool"}
 
 
 def qualified(text):

@@ -19,8 +19,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
  8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
  9. What a failed step left behind: where something changed on PyTorch's side that did not on this one, the program ends.
 10. _version is compared from where a tensor is first seen: some of PyTorch's operations and gradients begin at 1 or 2.
-11. grad_fn of a real view of a complex tensor: PyTorch rebuilds one by several nodes after a write, in inference mode by none. Nodes of
-    matmul of more than two dimensions, which PyTorch chooses by strides: programs hide them behind two more.
+11. grad_fn of a real view of a complex tensor, and whether it has one: PyTorch rebuilds one by several nodes after a write, in
+    inference mode by none. Nodes of matmul of more than two dimensions, which PyTorch chooses by strides: programs hide them behind two.
 12. Inference tensors: detach() and .data of one are not drawn, a program ends where one requires grad (docs/design.md).
 13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
 14. A step with two faults: a view's lost history, or what may not be saved, beside arguments that do not fit; a dtype that the operation
@@ -68,15 +68,21 @@ def looks(side, t):
     """(what, how to see it), for all that a program can see of a tensor."""
     yield "values", lambda: array_of(t)
     yield "dtype", lambda: str(t.dtype).rpartition(".")[2]
-    for what in ("requires_grad", "is_leaf", "output_nr"):
+    for what in ("requires_grad", "output_nr"):
         yield what, functools.partial(getattr, t, what)
-    yield "retains_grad", lambda: not t.is_leaf and t.retains_grad
+    yield "is_leaf", lambda: "?" if is_real_view(t) else t.is_leaf
+    yield "retains_grad", lambda: not is_real_view(t) and not t.is_leaf and t.retains_grad
     yield "_version", lambda: t._version - side.versions.setdefault(id(t), (t, t._version))[1]     # rule 10
     yield "_is_view", lambda: side.base(t) is not None
     yield "is_inference", lambda: t.is_inference()
     yield "_base", lambda: side.base(t)
-    yield "grad_fn", lambda: side.graph(t, t.grad_fn)
+    yield "grad_fn", lambda: side.graph(t)
     yield "grad", lambda: None if t.grad is None else (array_of(t.grad), t.grad.requires_grad and t.numel() > 0)
+
+
+def is_real_view(t):
+    """Whether a tensor is a real view of a complex one: rule 11."""
+    return t._base is not None and t._base.dtype != t.dtype
 
 
 class Side:
@@ -142,10 +148,11 @@ class Side:
         named = [name for name, value in self.pool().items() if value is base]
         return named or (None if self.inferred else tuple(base.shape))                       # rule 17
 
-    def graph(self, t, node):
+    def graph(self, t):
         """Names of a tensor's node and of those that follow it."""
-        if t._base is not None and t._base.dtype != t.dtype:     # rule 11
+        if is_real_view(t):
             return "?"
+        node = t.grad_fn
         if node is None:
             return None
         return self.title(node), [self.title(n) for n, _ in node.next_functions]

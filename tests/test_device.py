@@ -74,11 +74,15 @@ def test_without_cuda_the_error_says_why():
     reason = torch.cuda.why_not_available()
     assert isinstance(reason, str) and len(reason) > 20 and torch.cuda.device_count() == 0
     for call in (lambda: torch.zeros(1, device="cuda"), lambda: torch.set_default_device("cuda:1"), torch.cuda.current_device,
-                 torch.cuda.synchronize, lambda: torch.Generator("cuda")):
+                 torch.cuda.synchronize, lambda: torch.Generator("cuda"), torch.cuda.Stream, lambda: torch.cuda.ExternalStream(1),
+                 torch.cuda.current_stream, torch.cuda.default_stream, torch.cuda.Event().record, torch.cuda.graph_pool_handle,
+                 lambda: torch.cuda.graph(torch.cuda.CUDAGraph())):
         with pytest.raises(RuntimeError) as caught:
             call()
         assert reason in str(caught.value)
     torch.cuda.manual_seed(0)                                            # as in PyTorch: nothing to seed, no error
+    with torch.cuda.stream(None):
+        assert not torch.cuda.is_current_stream_capturing()
 
 
 RUNTIME = """

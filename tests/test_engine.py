@@ -27,25 +27,25 @@ class Toy(Node):
         self.released = True
 
 
-def toy(label, log, *inputs, factor=1.0, device=None):
-    node = new_node(Toy)
+def toy(label, log, *inputs, factor=1.0, stream=None, kind=Toy):
+    node = new_node(kind)
     node._edge_list = tuple((n, 0) for n in inputs)
     node.label, node.factor, node.log, node.released = label, factor, log, False
-    if device is not None:
-        rare_of(node).device = device
+    if stream is not None:
+        rare_of(node).stream = stream
     return node
 
 
 class Place:
-    """An invented device."""
+    """An invented stream, that knows which of its kind are current."""
 
-    type = "invented"
+    current = []
 
-    def __init__(self, name):
-        self.name = name
+    def __enter__(self):
+        self.current.append(self)
 
-    def __repr__(self):
-        return self.name
+    def __exit__(self, *exc_info):
+        assert self.current.pop() is self
 
 
 def leaf():
@@ -81,17 +81,25 @@ def test_a_node_waits_for_all_its_gradients():
 
 
 @pytest.mark.parametrize("places", [1, 2, 5])
-def test_a_graph_on_any_number_of_devices_runs_newest_first(places):
-    """A chain that changes device at every node, with a side branch, on one thread."""
+def test_a_graph_on_any_number_of_streams_runs_newest_first(places):
+    """A chain that changes stream at every node, with a side branch, on one thread; each node runs on its own."""
     log, x = [], leaf()
-    devices = [Place(f"place:{i}") for i in range(places)]
+    streams = [Place() for _ in range(places)]
+
+    class On(Toy):
+        __slots__ = ()
+
+        def _apply(self, grad, keep):
+            assert Place.current == [self._stream]
+            return super()._apply(grad, keep)
+
     node = leaf_node(x)
     for i in range(20):
-        side = toy(f"side{i}", log, leaf_node(x), device=devices[(i + 1) % places])
-        node = toy(i, log, node, side, device=devices[i % places])
+        side = toy(f"side{i}", log, leaf_node(x), stream=streams[(i + 1) % places], kind=On)
+        node = toy(i, log, node, side, stream=streams[i % places], kind=On)
     task = GraphTask(True, False)
     run(task, [(node, 0, np.ones(2))])
-    assert log == [name for i in reversed(range(20)) for name in (i, f"side{i}")]
+    assert log == [name for i in reversed(range(20)) for name in (i, f"side{i}")] and not Place.current
     assert x._grad._array.tolist() == [21.0, 21.0]
 
 

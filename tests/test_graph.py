@@ -66,6 +66,23 @@ each("edges_as_outputs", [
 
 
 @program
+def hooks_of_a_leaf_that_stopped_to_require_grad(torch):
+    log = []
+    for change in (lambda x: x.detach_(), lambda x: x.requires_grad_(False)):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        x.register_hook(lambda g: log.append("tensor"))
+        x.register_post_accumulate_grad_hook(lambda t: log.append((t.requires_grad, t.grad is None)))
+        y = x * 2
+        node = y.grad_fn.next_functions[0][0]
+        node.register_prehook(lambda grads: log.append("pre"))
+        node.register_hook(lambda results, grads: log.append("post"))
+        change(x)
+        y.sum().backward()
+        log.append(x.grad is None)
+    return log
+
+
+@program
 def edges_as_outputs_of_backward(torch):
     x = leaf(torch)
     torch.autograd.backward(edge(torch, x * 3), ones(torch, 2))

@@ -10,6 +10,7 @@ from typing import Any
 from autograd_gpu import devices as _device
 from autograd_gpu.autograd.function_jvp import push
 from autograd_gpu.base import Tensor, count_write, version, wrap
+from autograd_gpu.cuda import streams as _streams
 from autograd_gpu.engine.forward_mode import unseen
 from autograd_gpu.engine.grad_mode import everywhere, local, no_grad
 from autograd_gpu.engine.inside import depend, refusal, refusing, remembering
@@ -389,7 +390,7 @@ def _attach(ctx, outputs, inputs, recorded):
     if recorded:
         devices = [t.device for t in (*made, *inputs) if isinstance(t, Tensor)]
         if any([d is not _device.CPU for d in devices]):
-            rare_of(ctx).device, ctx._rare.crosses = devices[0], len(set(devices)) > 1
+            rare_of(ctx).stream, ctx._rare.crosses = _streams.at(devices[0]), len(set(devices)) > 1
         ctx._outputs = len(outputs)
         ctx._result_meta = [_meta(t) if isinstance(t, Tensor) else None for t in made]
     return made

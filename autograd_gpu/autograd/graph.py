@@ -11,6 +11,7 @@ from autograd_gpu.autograd.saving import allow_mutation_on_saved_tensors, disabl
 from autograd_gpu.base import Tensor, version
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import GradientEdge, Node, RemovableHandle, edge_of, rare_of
+from autograd_gpu.engine.streams import set_override_stale_capture_stream, set_warn_on_accumulate_grad_stream_mismatch
 from autograd_gpu.ops.views import refresh
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
@@ -137,11 +138,3 @@ def region_activation_memory_budget(budget: float) -> contextlib.AbstractContext
     if not 0 <= budget <= 1:
         raise ValueError(f"region_activation_memory_budget: must be in [0, 1], got {budget}")
     raise RuntimeError("region_activation_memory_budget can only be used inside a compiled region, and nothing is compiled here")
-
-
-def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Accepted for programs that call it: gradients arrive on one stream per device. Reference: the function of that name in PyTorch."""
-
-
-def set_override_stale_capture_stream(enabled: bool) -> None:
-    """Accepted for programs that call it: no CUDA graph is captured. Reference: the function of that name in PyTorch."""

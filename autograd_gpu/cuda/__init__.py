@@ -2,6 +2,7 @@
 import importlib
 from typing import Any
 
+from autograd_gpu.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from autograd_gpu.cuda.memory import (
     empty_cache,
     max_memory_allocated,
@@ -11,6 +12,17 @@ from autograd_gpu.cuda.memory import (
     memory_stats,
     reset_peak_memory_stats,
 )
+from autograd_gpu.cuda.streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+    synchronize,
+)
 from autograd_gpu.devices import (
     current_device,
     device_count,
@@ -18,15 +30,16 @@ from autograd_gpu.devices import (
     get_device_name,
     get_device_properties,
     set_device,
-    synchronize,
     why_no_cuda,
 )
 from autograd_gpu.devices import on_cuda as device
 from autograd_gpu.generator import manual_seed
 
-__all__ = ["current_device", "device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
-           "is_available", "kernel_source", "manual_seed", "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated",
-           "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device", "synchronize", "why_not_available"]
+__all__ = ["CUDAGraph", "Event", "ExternalStream", "Stream", "StreamContext", "current_device", "current_stream", "default_stream",
+           "device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "graph",
+           "graph_pool_handle", "is_available", "is_current_stream_capturing", "kernel_source", "manual_seed", "manual_seed_all",
+           "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
+           "set_device", "set_stream", "stream", "synchronize", "why_not_available"]
 
 manual_seed_all = manual_seed
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from autograd_gpu import devices
+from autograd_gpu.cuda.streams import let_go
 
 _peaks: dict[int, int] = {}                  # device index: the most that was used, once somebody asked for it to be counted
 
@@ -29,6 +30,7 @@ def mem_get_info(device=None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Give the pool's free blocks, of all devices, back to the driver. Without CUDA nothing happens. Reference: torch.cuda.empty_cache."""
+    let_go()
     for index in range(devices.device_count()):
         with devices.on_cuda(index):
             devices.cupy.get_default_memory_pool().free_all_blocks()

@@ -39,17 +39,18 @@ def explain(node) -> None:
     """Warn with the lines that made a node whose backward failed, then with those that made the node that led to it, and so on."""
     lines = node.metadata.get("traceback_")
     if lines is None:
-        _warn(f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during forward pass for "
+        warn(f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during forward pass for "
               "more information.")
         return
-    _warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{''.join(lines)}")
+    warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{''.join(lines)}")
     while (node := node.metadata.get("parent_")) is not None:
         lines = node.metadata.get("traceback_", ["  unknown: anomaly mode was off\n"])
-        _warn(f"Previous calculation was induced by {node.name()}. Traceback of forward call that induced the previous calculation:\n"
+        warn(f"Previous calculation was induced by {node.name()}. Traceback of forward call that induced the previous calculation:\n"
               f"{''.join(lines)}")
 
 
-def _warn(message):
+def warn(message) -> None:
+    """Warn at the user's line that is running."""
     warnings.warn(message, stacklevel=_calling()[1] + 1)
 
 

@@ -67,9 +67,9 @@ def deliverer(task, arrive):
 def deliver_all(task, node, results, grad, deliver):
     """Deliver the gradients of a node with any number of edges, that took `grad`."""
     seen = set()
-    tensors, rare = task.tensors, node._rare
+    tensors, streams, rare = task.tensors, task.streams, node._rare
     several = node._arity != 1
-    crosses = rare is not None and rare.crosses
+    crosses = streams is not None and (streams.several or rare is not None and rare.crosses)
     for (n, nr), g in zip(node._edges(), results if several else (results,), strict=True):
         if n is None:
             continue
@@ -77,9 +77,8 @@ def deliver_all(task, node, results, grad, deliver):
             if id(g) in seen:                # no two leaves may get the same array
                 g = g.copy()
             seen.add(id(g))
-        if crosses and g is not None:
-            with _device.guard(g.device if tensors else _device.of(g)):      # what it is added to is there too
-                deliver(n, nr, g, grad)
+        if crosses:
+            streams.send(task, node, n, nr, g, grad, deliver)
         else:
             deliver(n, nr, g, grad)
 
@@ -174,15 +173,14 @@ def _arrive_at_leaf(task, node, g, shared):
         return
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.tensors), True
-    if variable._requires:
-        if g is not None:
-            accumulate(variable, g, shared or rare is not None and rare.posthooks)       # the hooks below get it as it came
-        if leaf_hooks is not None:
-            for hook in tuple(leaf_hooks.post_accumulate.values()):
-                result = hook(variable)
-                if result is not None:
-                    raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
-                        f"post accumulate grad hooks should return None, got {type(result).__name__}")
+    if variable._requires and g is not None:
+        accumulate(variable, g, shared or rare is not None and rare.posthooks)           # the hooks below get it as it came
+    if leaf_hooks is not None:
+        for hook in tuple(leaf_hooks.post_accumulate.values()):
+            result = hook(variable)
+            if result is not None:
+                raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
+                    f"post accumulate grad hooks should return None, got {type(result).__name__}")
     if rare is not None and rare.posthooks:
         _hooks.run_posthooks(node, (), g, task.tensors)
 

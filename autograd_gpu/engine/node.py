@@ -7,8 +7,12 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from numpy import ndarray
+
 from autograd_gpu.base import LeafView, Tensor, wrap
+from autograd_gpu.cuda import streams as _streams
 from autograd_gpu.devices import CPU
+from autograd_gpu.devices import cupy as _cupy
 from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.forward_mode import carry_copy
 from autograd_gpu.engine.grad_mode import everywhere
@@ -57,7 +61,7 @@ class RemovableHandle:
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
-    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "device", "crosses", "results")
+    __slots__ = ("tensor_hooks", "retain", "prehooks", "posthooks", "metadata", "stream", "crosses", "results")
 
     def __init__(self):
         self.tensor_hooks = {}               # output number: {handle id: hook}
@@ -65,7 +69,7 @@ class Rare:
         self.prehooks = HookDict()
         self.posthooks = HookDict()
         self.metadata = None
-        self.device = CPU
+        self.stream = None                   # the CUDA stream that the node was recorded on, and runs on; None: the CPU
         self.crosses = False                 # whether it gives gradients on other devices than the one it runs on
         self.results = {}                    # output number: (shape, dtype, device), of those that somebody asked the edge of
 
@@ -126,9 +130,15 @@ class Node:
         """Drop the saved values; a later backward through this node then fails, if it saved any."""
 
     @property
+    def _stream(self):
+        """The CUDA stream that this node runs on; None on the CPU."""
+        return None if self._rare is None else self._rare.stream
+
+    @property
     def _device(self):
         """The device this node runs on, whose ready queue it waits in."""
-        return CPU if self._rare is None else self._rare.device
+        stream = self._stream
+        return CPU if stream is None else stream.device
 
     @property
     def metadata(self) -> dict:
@@ -189,8 +199,9 @@ class GradientEdge(NamedTuple):
 class AccumulateGrad(Node):
     """Adds what arrives into `variable.grad`. One per leaf; the leaf holds it weakly, the graph strongly."""
 
-    __slots__ = ("variable",)
+    __slots__ = ("variable", "_stream")
     variable: Tensor
+    _stream: Any                             # as of any node: the one that was current when the leaf was first used
     _title = "torch::autograd::AccumulateGrad"
 
 
@@ -214,6 +225,7 @@ def leaf_node(t: Tensor) -> AccumulateGrad | None:
     node.variable = t
     node._seq = LAST
     node._rare = None
+    node._stream = _streams.at(t.device) if _cupy is not None and type(t._array) is not ndarray else None
     t._leaf = weakref.ref(node)
     if everywhere.anomaly:
         note(node)
@@ -283,7 +295,7 @@ def unlinking(cls):
 
 
 def new_node(cls, device=CPU) -> Node:
-    """A node of a class that runs on a device, numbered: a newer number than whatever its edges, read before this, lead to.
+    """A node of a class that runs on a device, on the stream that is current there now; newer than what its edges, read before, lead to.
 
     The compiled functions of ops have this written out.
     """
@@ -291,7 +303,7 @@ def new_node(cls, device=CPU) -> Node:
     node = object.__new__(cls if seq % PRIME else unlinking(cls))
     node._seq, node._rare = seq, None
     if device is not CPU:
-        rare_of(node).device = device
+        rare_of(node).stream = _streams.at(device)
     if everywhere.anomaly:
         note(node)
     return node

@@ -7,11 +7,13 @@ import threading
 import numpy as np
 
 from autograd_gpu import devices as _device
+from autograd_gpu.cuda.streams import Surroundings
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
 from autograd_gpu.engine.grad_mode import OFF, QUIET, QUIET_VARIABLE, everywhere, local
 from autograd_gpu.engine.node import MANY, TWO
+from autograd_gpu.engine.streams import Crossings, streams_of
 from autograd_gpu.engine.task import GraphTask
-from autograd_gpu.engine.workers import cuda_devices, drain_by_workers
+from autograd_gpu.engine.workers import drain_by_workers, worked_by
 
 _ndarray = np.ndarray
 NESTED = 30                                  # so many backwards inside each other run on one thread: each takes about nine Python frames
@@ -34,14 +36,15 @@ def run(task: GraphTask, roots):
     else:
         state.mode = OFF
     token = QUIET_VARIABLE.set(QUIET)
+    streams = streams_of(task) if _device.cupy is not None else ()
     try:
-        if _device.cupy is not None and (devices := cuda_devices(task, state)):
-            drain_by_workers(task, roots, devices, state)
-        else:
+        if not streams:
             _drain(task, roots)
+        else:
+            _run_on_cuda(task, roots, streams, state)
     finally:
         QUIET_VARIABLE.reset(token)
-        if task.guard is not None:
+        if task.current is not None:
             task.work_on(None)
         state.graph_task, state.at, state.enabled = outer
         state.depth = depth
@@ -51,10 +54,24 @@ def run(task: GraphTask, roots):
             state.refresh()
 
 
+def _run_on_cuda(task, roots, streams, state):
+    """Run a task some of whose nodes are on CUDA devices."""
+    task.streams = Crossings(streams)
+    task.streams.begin()
+    try:
+        if devices := worked_by(streams, state):
+            drain_by_workers(task, roots, devices, state)
+        else:
+            _drain(task, roots)
+    finally:
+        if task.streams.several:
+            task.streams.end(task)
+
+
 def _on_a_fresh_thread(task, roots, state):
     """run, where so many backwards run inside each other that this thread's stack of Python frames may not suffice."""
     raised = []
-    surroundings = _device.Surroundings()
+    surroundings = Surroundings()
 
     def work():
         local.state.follow(state)
@@ -76,12 +93,12 @@ def _drain(task, roots):
     buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.tensors
     watched = ends or everywhere.anomaly     # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
-    here = _device.CPU
+    here, streams = None, task.streams
+    several, instead = (False, None) if streams is None else (streams.several or streams.instead, streams.instead)
     for n, nr, grad in roots:
-        if type(grad) is not _ndarray and not tensors:
-            here = _device.of(grad)
-            task.work_on(here)
-        if n in buffers:
+        if streams is not None:
+            streams.send(task, None, n, nr, grad, grad, deliver)
+        elif n in buffers:
             deliver(n, nr, grad, grad)
         else:
             buffers[n] = grad
@@ -92,13 +109,18 @@ def _drain(task, roots):
             results = node._apply_tensors(grad, keep) if tensors else node._apply(grad, keep)
             kind = node._kind
         else:
-            if node._device != here:
-                here = node._device
-                task.work_on(here)
+            stream = None if rare is None else rare.stream
+            if instead:
+                stream = instead.get(stream, stream)
+            if stream is not here:
+                here = stream
+                task.work_on(stream)
+            if several:
+                streams.await_gradients(node)
             results, grad = visit(task, node, grad)
             if results is NOTHING:
                 continue
-            kind = MANY if rare is not None and rare.crosses else node._kind
+            kind = MANY if several or rare is not None and rare.crosses else node._kind
         if kind == MANY:
             deliver_all(task, node, results, grad, deliver)
             continue

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import operator
 
-from autograd_gpu import devices as _device
 from autograd_gpu.engine.grad_mode import carries_tangents, everywhere
 from autograd_gpu.engine.node import LEAF, MANY, TWO, output_count
 
@@ -22,7 +21,7 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "tensors", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers",
-                 "owned", "roots", "guard", "__weakref__")
+                 "owned", "roots", "streams", "current", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
@@ -33,7 +32,8 @@ class GraphTask:
         self.needed = None                   # the nodes that have to run; None: all
         self.buffers = {}                    # node: what has arrived for it; a list where it has several outputs
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
-        self.guard = None                    # keeps the device of what runs current
+        self.streams = None                  # what orders its CUDA streams, if it has any (engine/streams.py)
+        self.current = None                 # the stream that work_on has made current
 
     def prepare(self, roots):
         """Look at the graph: count what will arrive, find what has to run, give leaves and what is not to run their buffers."""
@@ -62,14 +62,13 @@ class GraphTask:
         nodes.reverse()
         return nodes
 
-    def work_on(self, device):
-        """Make a device current in this thread, until the next call; None ends it."""
-        if self.guard is not None:
-            self.guard.__exit__(None, None, None)
-            self.guard = None
-        if device is not None and device is not _device.CPU:
-            self.guard = _device.guard(device)
-            self.guard.__enter__()
+    def work_on(self, stream):
+        """Make a CUDA stream current in this thread, until the next call; None ends it."""
+        if self.current is not None:
+            self.current.__exit__(None, None, None)
+        self.current = stream
+        if stream is not None:
+            stream.__enter__()
 
 
 def count_dependencies(roots, buffers):

@@ -11,7 +11,7 @@ import os
 import threading
 from heapq import heappop, heappush
 
-from autograd_gpu import devices as _device
+from autograd_gpu.cuda.streams import StreamContext, captures
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
 from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, State, local
 from autograd_gpu.engine.node import LEAF, next_seq
@@ -36,17 +36,16 @@ class Worker(threading.Thread):
     def run(self):
         QUIET_VARIABLE.set(QUIET)
         idle = State()
-        with _device.guard(self.device):
-            while True:
-                with self._changed:
-                    while not self._ready:
-                        self._changed.wait()
-                    _, _, backward, node = heappop(self._ready)
-                local.state.follow(backward.state)
-                with backward.surroundings.on(self.device):
-                    backward.step(node)
-                local.state.follow(idle)     # nothing outlives its backward by this thread's waiting
-                del backward, node
+        while True:
+            with self._changed:
+                while not self._ready:
+                    self._changed.wait()
+                _, _, backward, node = heappop(self._ready)
+            local.state.follow(backward.state)
+            with backward.task.streams.caller.on(node._stream):
+                backward.step(node)
+            local.state.follow(idle)         # nothing outlives its backward by this thread's waiting
+            del backward, node
 
 
 _workers: dict[object, Worker] = {}
@@ -76,11 +75,11 @@ def _worker(device) -> Worker:
         return found
 
 
-def cuda_devices(task, state):
-    """The CUDA devices of a backward whose workers are to run it; none where this thread runs it all."""
-    if state.depth > 1 or state.multithreading is False:
+def worked_by(streams, state):
+    """The CUDA devices whose workers are to run a backward on these streams; none where this thread runs it all."""
+    if state.depth > 1 or state.multithreading is False or captures:         # a graph's memory comes from a pool of its thread's
         return ()
-    found = {n._rare.device for n in task.dependencies if n._rare is not None and n._rare.device.type == "cuda"}
+    found = {s.device for s in streams}
     return found if len(found) > 1 or state.multithreading else ()
 
 
@@ -89,7 +88,6 @@ class _Backward:
 
     def __init__(self, task, devices, state):
         self.task, self.state = task, state
-        self.surroundings = _device.Surroundings()
         self.queues = {device: _worker(device) for device in devices}
         self.own = []                        # ready nodes of the calling thread
         self.left = 0
@@ -123,7 +121,7 @@ class _Backward:
             arrived, self.arrived = self.arrived, []
         for leaf in arrived:
             if self.error is None:
-                with _device.guard(leaf[1].variable.device):
+                with StreamContext(leaf[1]._stream):
                     arrive_at_leaf(*leaf)
 
     def step(self, node):
@@ -132,6 +130,7 @@ class _Backward:
             if self.error is None:
                 with self.changed:
                     grad = self.task.buffers.pop(node)
+                    self.task.streams.await_gradients(node)
                 results, grad = visit(self.task, node, grad)
                 if results is not NOTHING:
                     self.spread(lambda: deliver_all(self.task, node, results, grad, self.deliver))
@@ -171,8 +170,7 @@ def drain_by_workers(task, roots, devices, state):
     backward = _Backward(task, devices, state)
     try:
         for n, nr, grad in roots:
-            with _device.guard(grad.device if task.tensors else _device.of(grad)):
-                backward.spread(lambda n=n, nr=nr, grad=grad: backward.deliver(n, nr, grad, grad))
+            backward.spread(lambda n=n, nr=nr, grad=grad: task.streams.send(task, None, n, nr, grad, grad, backward.deliver))
         backward.wait()
     except BaseException as error:           # an interrupt of this thread, too
         backward.fail(error)

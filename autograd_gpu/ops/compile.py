@@ -423,7 +423,7 @@ def _record(text, op, on_cuda):
         condition += " and data.dtype.kind in 'fcV'"
     with text.block(f"if {condition}:"):
         text("node = new(N)")
-        text("node._rare = " + (f"on_device({', '.join(public(p) for p in op.edges)})" if on_cuda else "None"))
+        text("node._rare = " + ("on_stream()" if on_cuda else "None"))
         _record_edges(text, op)
         text("node._seq = seq = next_seq()")
         text("if not seq % PRIME: node.__class__ = NU")

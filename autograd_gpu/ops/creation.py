@@ -11,6 +11,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, wrap
+from autograd_gpu.cuda.streams import shared
 from autograd_gpu.engine.grad_mode import local, run_apart
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.op import op
@@ -203,7 +204,9 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
     if isinstance(data, Tensor):
         return data if dtype is None and device is None else OPS.to(data, device=device, dtype=dtype)
     if not _device.is_array(data):
-        return tensor(data, dtype=dtype, device=device)
+        if not hasattr(data, "__cuda_array_interface__"):
+            return tensor(data, dtype=dtype, device=device)
+        data = shared(data)
     check_shareable("as_tensor", data)
     own = _dtype.of(data.dtype).dtype
     return leaf(data.astype(own if dtype is None else _dtype.to_numpy(dtype), copy=False), False, _home(data, device))

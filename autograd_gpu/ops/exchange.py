@@ -5,6 +5,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.cuda.streams import as_stream, current, keep
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.ops.creation import check_shareable, method, public
 from autograd_gpu.ops.namespace import OPS, REGISTRY
@@ -82,10 +83,24 @@ def __cuda_array_interface__(self):
         raise AttributeError("Can't get __cuda_array_interface__ on a cpu tensor. Use Tensor.cuda() to copy the tensor to a device first.")
     if self.requires_grad:
         raise RuntimeError("Can't get __cuda_array_interface__ on Tensor that requires grad. Use tensor.detach() instead.")
-    return self._array.__cuda_array_interface__
+    with _device.guard(self.device):         # it names the stream that is current there
+        return self._array.__cuda_array_interface__
 
 
 method(property(__cuda_array_interface__), "__cuda_array_interface__")
+
+
+@method
+def record_stream(self, stream):
+    """Say that a stream other than the one that was current when the tensor was made uses its memory, which is held until that has passed.
+
+    What is on the stream when the last array over the memory is dropped is waited for, by nobody but who would use the memory again.
+    Raises: NotImplementedError for a tensor on the CPU, TypeError for what is no stream. Reference: torch.Tensor.record_stream.
+    """
+    if type(self._array) is np.ndarray:
+        raise NotImplementedError("record_stream: only the memory of a CUDA device is handed out by stream; this tensor is on the CPU")
+    with _device.guard(self.device):
+        keep(self._array, as_stream("record_stream", stream))
 
 
 @method
@@ -96,10 +111,14 @@ def __dlpack_device__(self):
 
 @method
 def __dlpack__(self, *, stream=-1, max_version=None, dl_device=None, copy=None):
-    """A DLPack capsule of the tensor's memory, for another library's from_dlpack. `stream` -1: the consumer sees to the order itself.
+    """A DLPack capsule of the tensor's memory, for another library's from_dlpack.
 
-    Raises: BufferError for a tensor that requires grad, or that the array behind it refuses. Reference: torch.Tensor.__dlpack__.
+    stream: the consumer's, by its pointer; it waits for what the current stream has by now. None is the default one, -1: no order is made.
+    Raises: BufferError for a tensor that requires grad, or that the array behind it refuses, TypeError for a stream that is no pointer.
+    Reference: torch.Tensor.__dlpack__.
     """
+    if stream is not None and type(stream) is not int:
+        raise TypeError(f"stream must be ``int`` or ``none``, not {type(stream).__name__}: pass the stream's pointer, .cuda_stream")
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     options = {"stream": None if stream == -1 and not self.is_cuda else stream, "max_version": max_version, "dl_device": dl_device,
@@ -119,6 +138,8 @@ def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
         raise TypeError(f"from_dlpack: expected an object with __dlpack__ and __dlpack_device__, not {type(ext_tensor).__name__}: give the "
                         "tensor itself, as a capsule does not say where its memory is")
     array = _device.from_dlpack(ext_tensor)
+    if type(array) is not np.ndarray:
+        keep(array, current(array.device.id))    # its owner would not wait for what is done with it here
     check_shareable("from_dlpack", array)
     t = wrap(array)
     where = t.device if device is None else _device.resolve(device)

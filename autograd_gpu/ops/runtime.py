@@ -9,6 +9,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, LINKS, CudaTensor, Tensor, Version, View, mark, version, wrap
 from autograd_gpu.blocks import LARGE
+from autograd_gpu.cuda.streams import here
 from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend
@@ -427,10 +428,10 @@ def attach_list(node, outs):
         t._node, t._nr, t._requires = node, i, True
 
 
-def on_device(*inputs):
-    """The Rare of a node recorded on a CUDA device: it runs there."""
+def on_stream():
+    """The Rare of a node recorded on a CUDA device: it runs on the stream that is current there now."""
     found = Rare()
-    found.device = cuda_device(inputs)
+    found.stream = here()
     return found
 
 
@@ -482,7 +483,7 @@ _COMMON = {
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
-_ON_CUDA = dict(elsewhere=never, lift=lift_on_cuda, lift_all=lift_all_on_cuda, T=CudaTensor, on_device=on_device)
+_ON_CUDA = dict(elsewhere=never, lift=lift_on_cuda, lift_all=lift_all_on_cuda, T=CudaTensor, on_stream=on_stream)
 
 
 def bindings(op, module, soft=False):

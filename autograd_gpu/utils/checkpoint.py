@@ -18,6 +18,7 @@ from autograd_gpu.autograd.function import Function
 from autograd_gpu.autograd.saving import saved_tensors_hooks
 from autograd_gpu.backward import backward
 from autograd_gpu.base import Tensor
+from autograd_gpu.cuda.streams import Surroundings, keep
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled, local, no_grad
 from autograd_gpu.generator import Repeatable
 from autograd_gpu.ops.creation import empty
@@ -90,10 +91,9 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
     if not is_grad_enabled():
         return function(*args, **kwargs)
     numbers = _numbers(preserve, args)
-    where = _device.chosen() or contextlib.nullcontext()
 
     def again(*inputs):
-        with numbers.again() if numbers else contextlib.nullcontext(), recompute_context, where:
+        with numbers.again() if numbers else contextlib.nullcontext(), recompute_context:
             function(*inputs, **kwargs)
 
     frame = _Frame(again, args, early_stop if _early_stop is None else _early_stop, _CHECKS[determinism_check])
@@ -151,6 +151,7 @@ class _Frame:
         self.holders: list[weakref.ref[_Holder]] = []            # those whose node has released them need not be computed again
         self.described: list[Any] = []
         self.values: weakref.WeakKeyDictionary[Any, dict[int, Tensor]] = weakref.WeakKeyDictionary()       # by backward: what is left
+        self.surroundings = Surroundings()   # where the first run was, devices and streams
         self.lock = threading.RLock()        # guards `values`; held while computing: several devices' workers want one result
         self.others = [None if isinstance(a, Tensor) else (a,) for a in args]
         self.inputs = _Inputs.apply(empty(0, requires_grad=True), *[a for a in args if isinstance(a, Tensor)]).grad_fn
@@ -164,17 +165,23 @@ class _Frame:
 
     def unpack(self, holder):
         """A value computed again; with it the others for the same backward. Raises CheckpointError where it was used already."""
-        task = local.state.graph_task
+        task, now = local.state.graph_task, Surroundings()
         with self.lock:
             values = self.values.get(task) if task else None
             if values is None:
-                values = self.compute()
+                self.surroundings.wait_for(now)
+                with self.surroundings.on():
+                    values = self.compute()
                 if task:
                     self.values[task] = values
             if holder.number not in values:
                 raise CheckpointError("checkpoint: a value is unpacked that was unpacked in this backward already: read ctx.saved_tensors "
                                       "only once in a backward, and do not run backwards that overlap")
-            return values.pop(holder.number)
+            t = values.pop(holder.number)
+        now.wait_for(self.surroundings)
+        if t.is_cuda and now.streams[t.device.index] != self.surroundings.streams[t.device.index]:
+            keep(t._array, now.streams[t.device.index])
+        return t
 
     def compute(self):
         """{number: value} of what is still needed."""

@@ -15,5 +15,5 @@ that runtime both wheels have the same Python code, kernels and signatures.
     simt.h, simt.cpp    runs a kernel's threads and checks their accesses
     cuda_on_host.h      CUDA C++ for g++; include/ has the headers that kernels ask for
 
-What no simulation shows: speed, FMA contraction, flushed denormals, spinning between blocks, graphs, cuRAND, FFT, solvers.
+What no simulation shows: speed, FMA contraction, flushed denormals, spinning between blocks, cuRAND, FFT, solvers.
 """

@@ -24,10 +24,24 @@ long counts[COUNTS];
 
 Stream* stream(void* handle) { return order.find(handle, current); }
 
+// Do work on a stream, or keep it for later where that is being captured.
+Status submit(Stream* s, Graph::Work work) {
+  if (!s->graph) return work(s);
+  s->graph->steps.push_back({s, work});
+  return OK;
+}
+
+// Whether anything is being captured; what asks cannot be, and so ends the capture.
 bool capturing() {
+  bool found = false;
   for (Stream* s : order.streams)
-    if (s->capturing) return true;
-  return false;
+    if (s->graph) found = s->graph->broken = true;
+  return found;
+}
+Status refuse_capture() { return order.refuse("operation not permitted when stream is capturing", CAPTURE_UNSUPPORTED); }
+Status refuse_event() {
+  capturing();
+  return order.refuse("operation not permitted on an event last recorded in a capturing stream", CAPTURED_EVENT);
 }
 
 void begin(Stream* s) {
@@ -54,7 +68,7 @@ Status allocate(void** p, size_t size, int device) {
 
 Status copy(void* to, const void* from, size_t n, Stream* s, bool asynchronous) {
   if (!n) return OK;
-  if (capturing() && !asynchronous) return order.refuse("operation not permitted when stream is capturing", CAPTURE_UNSUPPORTED);
+  if (!asynchronous && capturing()) return refuse_capture();
   begin(s);
   Memory *source = order.find(from), *target = order.find(to);
   const bool from_host = !source || source->device < 0, to_host = !target || target->device < 0;
@@ -102,6 +116,9 @@ API const char* hipGetErrorName(Status e) {
     case NOT_FOUND: return "hipErrorNotFound";
     case NOT_READY: return "hipErrorNotReady";
     case CAPTURE_UNSUPPORTED: return "hipErrorStreamCaptureUnsupported";
+    case CAPTURE_INVALIDATED: return "hipErrorStreamCaptureInvalidated";
+    case CAPTURE_ISOLATION: return "hipErrorStreamCaptureIsolation";
+    case CAPTURED_EVENT: return "hipErrorCapturedEvent";
     default: return "hipErrorLaunchFailure";
   }
 }
@@ -159,16 +176,20 @@ API Status hipPointerGetAttributes(int* a, const void* p) {
   return OK;
 }
 API Status hipMemcpy(void* d, const void* s, size_t n, int) { LOCKED; return copy(d, s, n, stream(nullptr), false); }
-API Status hipMemcpyAsync(void* d, const void* s, size_t n, int, void* on) { LOCKED; return copy(d, s, n, stream(on), true); }
+API Status hipMemcpyAsync(void* d, const void* s, size_t n, int, void* on) {
+  LOCKED;
+  return submit(stream(on), [=](Stream* t) { return copy(d, s, n, t, true); });
+}
 API Status hipMemcpyPeer(void* d, int, const void* s, int, size_t n) { LOCKED; return copy(d, s, n, stream(nullptr), false); }
-API Status hipMemcpyPeerAsync(void* d, int, const void* s, int, size_t n, void* on) { LOCKED; return copy(d, s, n, stream(on), true); }
+API Status hipMemcpyPeerAsync(void* d, int, const void* s, int, size_t n, void* on) { return hipMemcpyAsync(d, s, n, 0, on); }
 API Status hipMemsetAsync(void* d, int value, size_t n, void* on) {
   LOCKED;
-  Stream* s = stream(on);
-  begin(s);
-  if (Status e = order.note_at(s, d, n, true, "memset")) return e;
-  memset(d, value, n);
-  return OK;
+  return submit(stream(on), [=](Stream* s) {
+    begin(s);
+    if (Status e = order.note_at(s, d, n, true, "memset")) return e;
+    memset(d, value, n);
+    return OK;
+  });
 }
 API Status hipMemset(void* d, int value, size_t n) { return hipMemsetAsync(d, value, n, nullptr); }
 
@@ -187,7 +208,7 @@ API Status hipStreamGetPriority(void*, int* p) { *p = 0; return OK; }
 API int hipGetStreamDeviceId(void* s) { return stream(s)->device; }
 API Status hipStreamSynchronize(void* handle) {
   LOCKED;
-  if (capturing()) return order.refuse("operation not permitted when stream is capturing", CAPTURE_UNSUPPORTED);
+  if (capturing()) return refuse_capture();
   Stream* s = stream(handle);
   if (s == order.null_stream(s->device)) order.learn_by_kind(s);
   wait_for(s->known);
@@ -195,6 +216,7 @@ API Status hipStreamSynchronize(void* handle) {
 }
 API Status hipDeviceSynchronize() {
   LOCKED;
+  if (capturing()) return refuse_capture();
   ++counts[HOST_WAITS];
   for (Stream* s : order.streams)
     if (s->device == current) order.host_waits(s->known);
@@ -203,11 +225,39 @@ API Status hipDeviceSynchronize() {
 API Status hipStreamQuery(void* handle) {
   LOCKED;
   Stream* s = stream(handle);
+  if (s->graph && capturing()) return refuse_capture();
   return !s->count || Order::knows(order.host, s->id, s->count) ? OK : NOT_READY;
 }
-API Status hipStreamIsCapturing(void* s, int* r) { *r = stream(s)->capturing; return OK; }
-API Status hipStreamBeginCapture(void* s, int) { stream(s)->capturing = true; return OK; }
-API Status hipStreamEndCapture(void* s, void** graph) { stream(s)->capturing = false; *graph = (void*)8; return OK; }
+API Status hipStreamIsCapturing(void* s, int* r) { LOCKED; *r = stream(s)->graph ? 1 : 0; return OK; }
+API Status hipStreamBeginCapture(void* handle, int) {
+  LOCKED;
+  Stream* s = stream(handle);
+  s->graph = new Graph{s};
+  return OK;
+}
+API Status hipStreamEndCapture(void* s, Graph** graph) {
+  LOCKED;
+  *graph = stream(s)->graph;
+  for (Stream* other : order.streams)
+    if (other->graph == *graph) other->graph = nullptr;
+  return (*graph)->broken ? order.refuse("operation failed due to a previous error during capture", CAPTURE_INVALIDATED) : OK;
+}
+API Status hipGraphInstantiate(Graph** made, Graph* graph, void*, char*, size_t) { *made = graph; return OK; }
+API Status hipGraphLaunch(Graph* graph, void* on) {
+  LOCKED;
+  Stream* s = stream(on);
+  order.begin(s);
+  for (auto& [captured, own] : graph->own) order.learn(own->known, s->known);
+  for (auto& [captured, work] : graph->steps) {
+    Stream*& own = captured == graph->origin ? s : graph->own[captured];
+    if (!own) order.streams.push_back(own = new Stream{captured->device, order.next_id++, false, s->known});
+    if (Status e = work(own)) return e;
+  }
+  return OK;
+}
+API Status hipGraphUpload(Graph*, void*) { return OK; }
+API Status hipGraphDestroy(Graph*) { return OK; }          // events may name it still
+API Status hipGraphExecDestroy(Graph*) { return OK; }
 API Status hipEventCreateWithFlags(void** e, unsigned) { *e = new Event{current, {}}; return OK; }
 API Status hipEventCreate(void** e) { return hipEventCreateWithFlags(e, 0); }
 API Status hipEventDestroy(void* e) { delete (Event*)e; return OK; }
@@ -216,15 +266,41 @@ API Status hipEventRecord(void* handle, void* on) {
   Stream* s = stream(on);
   Event* e = (Event*)handle;
   if (e->device != s->device) return order.fault("an event of another device cannot be recorded on a stream", INVALID_HANDLE);
-  order.learn(s->known, order.host);
-  order.learn_by_kind(s);
-  e->known = s->known;
+  e->graph = s->graph;
+  if (!s->graph) {
+    order.learn(s->known, order.host);
+    order.learn_by_kind(s);
+    e->known = s->known;
+    return OK;
+  }
+  auto captured = e->captured = std::make_shared<Clock>();
+  return submit(s, [=](Stream* t) { *captured = t->known; return OK; });
+}
+API Status hipStreamWaitEvent(void* handle, Event* e, unsigned) {
+  LOCKED;
+  Stream* s = stream(handle);
+  const bool is_null = s == order.null_stream(s->device);
+  if (e->graph && !s->graph && !is_null) s->graph = e->graph;            // the capture goes on to this stream
+  if (s->graph != e->graph) {
+    capturing();
+    return order.refuse("dependency created on uncaptured work in another stream", CAPTURE_ISOLATION);
+  }
+  if (!s->graph) {
+    order.learn(s->known, e->known);
+    return OK;
+  }
+  auto captured = e->captured;
+  return submit(s, [=](Stream* t) { order.learn(t->known, *captured); return OK; });
+}
+API Status hipEventSynchronize(Event* e) {
+  LOCKED;
+  if (e->graph) return refuse_event();
+  wait_for(e->known);
   return OK;
 }
-API Status hipStreamWaitEvent(void* s, void* e, unsigned) { LOCKED; order.learn(stream(s)->known, ((Event*)e)->known); return OK; }
-API Status hipEventSynchronize(void* e) { LOCKED; wait_for(((Event*)e)->known); return OK; }
-API Status hipEventQuery(void* e) {
+API Status hipEventQuery(Event* e) {
   LOCKED;
+  if (e->graph) return refuse_event();
   for (auto& [s, count] : ((Event*)e)->known)
     if (!Order::knows(order.host, s, count)) return NOT_READY;
   return OK;
@@ -268,12 +344,9 @@ API Status hipFuncGetAttribute(int* v, int, void*) { *v = 1024; return OK; }
 API Status hipOccupancyMaxActiveBlocksPerMultiprocessor(int* n, void*, int, size_t) { *n = 2; return OK; }
 API Status hipOccupancyMaxPotentialBlockSize(int* grid, int* block, void*, size_t, int) { *grid = 16; *block = 256; return OK; }
 
-API Status hipModuleLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                                 unsigned shared, void* on, void** arguments, void**) {
-  LOCKED;
-  Stream* s = stream(on);
+struct Size { unsigned x, y, z; };
+static Status launch(Function* f, Size grid, Size block, unsigned shared, Stream* s, void** arguments) {
   const std::string name = f->kernel->name;
-  if (s->device != current) return order.fault("kernel " + name + ": the stream belongs to another device", INVALID_HANDLE);
   begin(s);
   std::vector<Memory*> of;
   std::vector<SimtRegion> regions;
@@ -282,13 +355,13 @@ API Status hipModuleLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned
     regions.push_back({start, size, 1, 0, -1, -1, -1, -1});
   };
   for (auto& [start, m] : order.memories) {
-    if (m.device >= 0 && m.device != current && !peer[current][m.device]) continue;
+    if (m.device >= 0 && m.device != s->device && !peer[s->device][m.device]) continue;
     if (!m.pooled) reach(&m, m.start, m.size);
     else for (auto& [offset, block] : m.blocks) reach(&m, m.start + offset, block.size);
   }
   char message[512] = "";
-  SimtLaunch l{f->kernel->call, arguments, {gx, gy, gz}, {bx, by, bz}, shared, f->module->fibers, 0, check, f->module->image,
-               f->module->data_end, f->module->bss_end, regions.data(), regions.size(), message, sizeof message, 0, 0, 0, 0};
+  SimtLaunch l{f->kernel->call, arguments, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared, f->module->fibers, 0, check,
+               f->module->image, f->module->data_end, f->module->bss_end, regions.data(), regions.size(), message, sizeof message, 0, 0, 0, 0};
   if (simt_launch(&l)) return order.fault(name + ": " + message);
   for (size_t i = 0; i < regions.size(); ++i) {                        // the bytes from the first to the last that it touched
     const SimtRegion& r = regions[i];
@@ -299,6 +372,23 @@ API Status hipModuleLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned
       if (Status e = order.note(s, of[i], offset + r.write_low, offset + r.write_high, true, name)) return e;
   }
   return OK;
+}
+
+API Status hipModuleLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                 unsigned shared, void* on, void** arguments, void**) {
+  LOCKED;
+  Stream* s = stream(on);
+  if (s->device != current)
+    return order.fault(std::string("kernel ") + f->kernel->name + ": the stream belongs to another device", INVALID_HANDLE);
+  if (!s->graph) return launch(f, {gx, gy, gz}, {bx, by, bz}, shared, s, arguments);
+  std::vector<std::string> values;           // the arguments as they are now
+  for (const SimtParameter* p = f->kernel->parameters; p->kind; ++p)
+    values.emplace_back((char*)arguments[values.size()], p->kind == 'v' ? p->size : sizeof(void*));
+  return submit(s, [=](Stream* t) mutable {
+    std::vector<void*> pointers;
+    for (auto& v : values) pointers.push_back(v.data());
+    return launch(f, {gx, gy, gz}, {bx, by, bz}, shared, t, pointers.data());
+  });
 }
 
 // -------------------------------------------------------------------------------- hiprtc: the compiler is a Python function
@@ -338,7 +428,7 @@ API Status hiprtcGetProgramLog(Program* p, char* log) { strcpy(log, p->log.c_str
 
 // ------------------------------------------------------------------------------------------------------------------ hipblas
 struct Blas { void* stream; int pointer_mode; };
-static const int BLAS_FAILED = 14;
+static const int BLAS_FAILED = 14, BLAS_NOT_SUPPORTED = 7;
 API int hipblasCreate(Blas** h) { *h = new Blas{nullptr, 0}; return 0; }
 API int hipblasDestroy(Blas*) { return 0; }
 API int hipblasSetStream(Blas* h, void* s) { h->stream = s; return 0; }
@@ -349,6 +439,7 @@ API int hipblasGetPointerMode(Blas* h, int* m) { *m = h->pointer_mode; return 0;
 template <class T, class A>
 static int gemm(Blas* h, int ta, int tb, int m, int n, int k, const A* alpha, const T* a, int lda, const T* b, int ldb, const A* beta,
                 T* c, int ldc) {
+  if (stream(h->stream)->graph && capturing()) return BLAS_NOT_SUPPORTED;      // on CUDA CuPy refuses it itself
   if (!m || !n) return 0;
   const blas::Matrix<T> left{a, lda, ta}, right{b, ldb, tb};
   {

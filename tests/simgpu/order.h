@@ -8,15 +8,17 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 enum Status {                                // hipError_t
   OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, NO_FILE = 301, INVALID_HANDLE = 400, NOT_FOUND = 500,
-  NOT_READY = 600, LAUNCH_FAILURE = 719, CAPTURE_UNSUPPORTED = 900
+  NOT_READY = 600, LAUNCH_FAILURE = 719, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_ISOLATION = 905, CAPTURED_EVENT = 907
 };
 
 typedef std::map<long, uint64_t> Clock;      // stream: how many of its operations are known to be done
@@ -32,15 +34,30 @@ struct Memory {
   bool pooled = false;
   bool holds(const void* p, size_t n) const { return (char*)p >= start && (char*)p + n <= start + size; }
 };
+struct Graph;
 struct Stream {
   int device;
   long id;
   bool blocking;                             // waits for the null stream and it for this one
   Clock known;
   uint64_t count = 0;
-  bool capturing = false;
+  Graph* graph = nullptr;                    // what it is being captured into
 };
-struct Event { int device; Clock known; };
+// What a graph does, in the order in which it was captured. Each launch runs it on the stream of the launch; where the capture went on to
+// other streams, on ones of the graph's own, so that what is not ordered within the graph is found.
+struct Graph {
+  typedef std::function<Status(Stream*)> Work;
+  Stream* origin;
+  std::vector<std::pair<Stream*, Work>> steps;
+  std::map<Stream*, Stream*> own;
+  bool broken = false;
+};
+struct Event {
+  int device;
+  Clock known;
+  Graph* graph = nullptr;                    // that it was captured into, where `known` is what it stands for in a launch
+  std::shared_ptr<Clock> captured;
+};
 struct Pending {                             // an asynchronous copy to or from page-locked memory that the host has not waited for
   long stream;
   uint64_t count;

@@ -1,4 +1,5 @@
 """The simulated devices themselves: right programs run and give NumPy's results, each planted fault is found."""
+import contextlib
 import functools
 import queue
 import subprocess
@@ -240,6 +241,42 @@ def races():
         x += 1
 
 
+def races_in_a_graph():
+    """Only its launch is wrong: x is read where a branch of the graph that nothing waits for writes it."""
+    one, two = Stream(non_blocking=True), Stream(non_blocking=True)
+    x = cp.zeros(100)
+    Device(0).synchronize()
+    one.begin_capture()
+    two.wait_event(one.record())
+    with two:
+        x += 1
+    with one:
+        graph = one.end_capture()
+        assert not runtime.take_findings()
+        graph.launch()
+        return cp.multiply(x, 2)
+
+
+def waits_for_what_is_not_captured():
+    one, two = Stream(non_blocking=True), Stream(non_blocking=True)
+    one.begin_capture()
+    try:
+        one.wait_event(two.record())
+    finally:
+        with contextlib.suppress(RuntimeError):
+            one.end_capture()
+
+
+def asks_for_an_event_of_a_capture():
+    one = Stream(non_blocking=True)
+    one.begin_capture()
+    try:
+        one.record().synchronize()
+    finally:
+        with pytest.raises(RuntimeError, match="previous error during capture"):
+            one.end_capture()
+
+
 def adds_without_atomics():
     kernel = cp.RawModule(code=TEXT, options=("-DWITHOUT_ATOMICS",), name_expressions=[AT]).get_function(AT)
     kernel((1,), (32,), (cp.zeros((20, 17)), cp.ones((4, 17)), cp.full(4, 3), i64(4), i32(17), i32(20)))
@@ -270,7 +307,8 @@ def records_on_another_device():
 @pytest.mark.parametrize(("run", "words"), [
     (reads_past_the_end, "out-of-bounds read, 4 bytes past the end of a 3996-byte array"),
     (reads_freed_memory, "scale: (out-of-bounds|access)"),
-    (crosses_devices, NO_ORDER), (races, NO_ORDER), (adds_without_atomics, "data race.*global"),
+    (crosses_devices, NO_ORDER), (races, NO_ORDER), (races_in_a_graph, NO_ORDER), (waits_for_what_is_not_captured, "uncaptured work"),
+    (asks_for_an_event_of_a_capture, "capturing stream"), (adds_without_atomics, "data race.*global"),
     (reads_before_a_barrier, "data race.*shared"), (loads_misaligned_packs, "misaligned 16-byte access"),
     (launches_on_another_device, "belongs to another device"), (records_on_another_device, "another device")],
     ids=lambda x: getattr(x, "__name__", ""))

@@ -1,9 +1,12 @@
 """When the host waits for a device: only where a result's shape or Python value depends on elements that are there."""
+import warnings
+
 import numpy as np
 import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.ops.namespace import REGISTRY
+from tests import random_streams
 from tests.cuda.programs import PROGRAMS, VALUES
 from tests.samples import ELEMENTWISE, call, operands_for
 from tests.simgpu import runtime
@@ -92,6 +95,21 @@ def test_a_training_step_does_not_make_the_host_wait(name):
         torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)
         opt.step()
     assert waits() == start
+
+
+def test_streams_do_not_make_the_host_wait():
+    """Forward and backward over streams of both devices, with what crosses held, and memory given back."""
+    graphs = [random_streams.Graph(seed) for seed in range(10)]
+    x = torch.ones(3, device="cuda:0")
+    start = waits()
+    x.cpu()
+    one = waits() - start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for graph in graphs:
+            start = waits()
+            results = random_streams.run(graph, cuda=True)       # which it reads by cpu(), each
+            assert waits() - start == one * sum([g is not None for g in results])
 
 
 def test_a_learning_rate_on_the_device_is_read_once_for_each_group():
