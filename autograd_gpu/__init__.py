@@ -2,8 +2,9 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from autograd_gpu import autograd, cuda, linalg, nn
+from autograd_gpu import autograd, cuda, func, linalg, nn
 from autograd_gpu.api import *  # noqa: F403
+from autograd_gpu.func import vmap
 
 if TYPE_CHECKING:
     from autograd_gpu import optim, utils

@@ -257,12 +257,32 @@ def _absent(i, t, allow_unused, materialize_grads, create_graph):
 
 def _batched(outputs, inputs, grads, retain, create_graph, allow_unused, materialize_grads):
     """One backward per entry of the leading dimension: a named loop, until ops have batching rules."""
-    sizes = {g.shape[0] for g in grads if g is not None}
-    if len(sizes) != 1:
-        raise RuntimeError(f"grad: with is_grads_batched=True all grad_outputs need one leading size, got {sorted(sizes)}")
-    size = sizes.pop()
+    size = _batch_size(outputs, grads)
     rows = [grad(outputs, inputs, [None if g is None else g[k] for g in grads], retain or k < size - 1, create_graph,
                  allow_unused=allow_unused or materialize_grads) for k in range(size)]
     return tuple([_absent(i, inputs[i], allow_unused, materialize_grads, create_graph) if column[0] is None else OPS.stack(column)
                   for i, column in enumerate(zip(*rows, strict=True))])
 
+
+def _batch_size(outputs, grads):
+    """The leading size of the gradients of a batch. Raises what grad does for gradients that are none."""
+    sizes = []
+    for i, (output, g) in enumerate(zip(outputs, grads, strict=False)):
+        if g is None:
+            continue
+        if not isinstance(g, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+        if not g.ndim:
+            raise IndexError(f"grad: with is_grads_batched=True grad_output[{i}] needs a batch dimension in front, but is a 0-dim tensor")
+        if isinstance(output, Tensor) and g.shape[1:] != output.shape:
+            raise RuntimeError(f"grad: with is_grads_batched=True the first dimension of each grad_output is the batch dimension, and the "
+                               f"rest has to match the shape of the output, but a mismatch was detected: grad_output[{i}] has a shape of "
+                               f"{tuple(g.shape[1:])} without it and output[{i}] has a shape of {tuple(output.shape)}")
+        sizes.append(g.shape[0])
+    if not sizes:
+        raise RuntimeError("grad: is_grads_batched=True needs grad_outputs: grad can be implicitly created only for scalar outputs")
+    if len(set(sizes)) > 1:
+        raise ValueError(f"grad: Expected all grad_outputs to have the same size in the batch dimension, got sizes {sizes}")
+    if not sizes[0]:
+        raise IndexError("grad: with is_grads_batched=True the batch dimension has size 0, so that there is nothing to stack")
+    return sizes[0]

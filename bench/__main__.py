@@ -1,37 +1,21 @@
-"""python -m bench gpu [--device cuda:0] [--json FILE]: measure on a GPU, in under six minutes.
-
-Exit code 0, 1 where CUDA's numbers are not the CPU's, 2 where there is no device, which the message explains.
-"""
+"""python -m bench COMMAND: each command is a file of this folder, with `arguments(parser)` and `main(args)`, the exit code."""
 import argparse
-import json
 import sys
-from pathlib import Path
 
-import autograd_gpu as torch
-from bench import gpu
+from bench import compare, gpu, memory, report, run
+
+COMMANDS = {"run": run, "report": report, "compare": compare, "memory": memory, "gpu": gpu}
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measurements that need hardware.")
-    parser.add_argument("what", choices=["gpu"])
-    parser.add_argument("--device", default="cuda", help="cuda or cuda:N (%(default)s)")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    commands = parser.add_subparsers(required=True)
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(name, help=module.__doc__.splitlines()[0], description=module.__doc__)
+        module.arguments(command)
+        command.set_defaults(main=module.main)
     args = parser.parse_args(argv)
-    try:
-        device = torch.zeros(1, device=args.device).device
-    except RuntimeError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
-    if device.type != "cuda":
-        print(f"bench: {device} is no CUDA device", file=sys.stderr)
-        return 2
-    with torch.device(device):
-        torch.cuda.set_device(device)
-        found = gpu.measure(device)
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(f"figures: {args.json}")
-    return 1 if found["parity"]["different"] else 0
+    return args.main(args)
 
 
 if __name__ == "__main__":

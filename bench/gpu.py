@@ -1,13 +1,16 @@
-"""What a GPU does: whether its numbers are the CPU's, bandwidth beside a copy, time per op, a real job.
+"""What a GPU does: whether its numbers are the CPU's, bandwidth beside a copy, time per op, a real job; in under six minutes.
 
+Exit code 0, 1 where CUDA's numbers are not the CPU's, 2 where there is no device, which the message explains.
 On simulated devices it runs too, on small arrays, and says that the figures are of a simulation: they are no measurement.
 """
 import contextlib
 import datetime
 import io
+import json
 import platform
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +23,29 @@ from tests.cuda.programs import PROGRAMS, TOLERANCE, derivatives, operands
 
 ROOT = Path(__file__).parent.parent
 F = torch.nn.functional
+
+
+def arguments(parser):
+    parser.add_argument("--device", default="cuda", help="cuda or cuda:N (%(default)s)")
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+
+
+def main(args):
+    try:
+        device = torch.zeros(1, device=args.device).device
+    except RuntimeError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    if device.type != "cuda":
+        print(f"bench: {device} is no CUDA device", file=sys.stderr)
+        return 2
+    with torch.device(device):
+        torch.cuda.set_device(device)
+        found = measure(device)
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(f"figures: {args.json}")
+    return 1 if found["parity"]["different"] else 0
 
 
 def measure(device):

@@ -12,7 +12,7 @@ DATA = """
 tensor([]) | tensor(True) | tensor([True, 2]) | tensor([True, 2.5]) | tensor([1, 2j]) | tensor(range(3)) | tensor((1, 2))
 tensor(None) | tensor('a') | tensor(['a']) | tensor({}) | tensor(object()) | tensor([[], []]) | tensor([[[]]])
 tensor([1, [2]]) | tensor([[1, 2], [3]]) | tensor([[1], 2]) | tensor([[1, 2], 3])
-tensor(2**63) | tensor([2**64]) | tensor(300, dtype=uint8) | tensor(-1, dtype=uint8) | tensor(200, dtype=int8)
+tensor(2**63) | tensor([2**64]) | tensor(300, dtype=uint8) | tensor(-1, dtype=uint8) | tensor(-1., dtype=uint8) | tensor(200, dtype=int8)
 tensor(1e40) | tensor(1e40, dtype=float16) | tensor(2.7, dtype=int64) | tensor([-2.7], dtype=int32)
 tensor(float('nan'), dtype=int64) | tensor(float('inf'), dtype=int64) | tensor(float('nan'), dtype=bool) | tensor(2j, dtype=float32)
 tensor(np.float64(2.5)) | tensor(np.float32(2.5)) | tensor(np.float16(2.5)) | tensor([np.float64(2.5)]) | tensor([np.float32(2.5)])

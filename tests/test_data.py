@@ -2,7 +2,8 @@
 import inspect
 import threading
 import time
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -108,6 +109,13 @@ def test_convert(name, oracle):
     def run(torch):
         return shown(torch.utils.data.default_convert(SAMPLES[name](torch)))
     assert result(run, autograd_gpu) == result(run, oracle)
+
+
+@program
+def kinds_of_dictionaries_and_sequences(torch):
+    collate, convert = torch.utils.data.default_collate, torch.utils.data.default_convert
+    given = [OrderedDict(a=1.5), defaultdict(list, a=1.5), UserDict(a=1.5), MappingProxyType({"a": 1.5}), range(2)]
+    return [(type(found).__name__, [*found]) for x in given for found in (collate([x, x]), convert(x))]
 
 
 @program

@@ -66,6 +66,24 @@ each("edges_as_outputs", [
 
 
 @program
+def a_leaf_that_got_a_history(torch):
+    told = []
+
+    def tell(g):
+        told.append("hook")
+    for hooked in (False, True):
+        x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0], requires_grad=True)
+        if hooked:
+            x.register_hook(tell)
+        z = x * y
+        x.requires_grad_(False)
+        x += y * 2
+        told += [x.grad_fn.name(), result(lambda torch, z=z: z.sum().backward(), torch), x.grad, y.grad]
+        told += [result(lambda torch, x=x: (x * 3).sum().backward(), torch), y.grad]
+    return told
+
+
+@program
 def hooks_of_a_leaf_that_stopped_to_require_grad(torch):
     log = []
     for change in (lambda x: x.detach_(), lambda x: x.requires_grad_(False)):

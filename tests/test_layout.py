@@ -17,7 +17,7 @@ LIMIT = 600
 
 # Bottom first: a file imports only from lower layers, or from its own.
 LAYERS = [
-    ["size", "dtypes", "devices", "expression", "blocks", "cuda.*", "engine.grad_mode", "engine.anomaly_mode"],
+    ["size", "tree", "dtypes", "devices", "expression", "blocks", "cuda.*", "engine.grad_mode", "engine.anomaly_mode"],
     ["base", "generator"],
     ["cuda"],                                # a face, but Python runs it before any file of its folder: it must stay low
     ["engine"],
@@ -28,7 +28,7 @@ LAYERS = [
     ["ops"],
     ["backward", "text"],
     ["methods"],
-    ["autograd", "nn", "optim", "utils", "library", "linalg"],
+    ["autograd", "func", "nn", "optim", "utils", "library", "linalg"],
     ["api"],
     [""],                                    # autograd_gpu itself
 ]

@@ -544,3 +544,22 @@ def test_a_failed_record_leaves_nothing_behind():
     assert h.tolist() == [1, 2] and h._version == 0
     h.sum().backward()
     assert w.grad.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("enable", [True, False])
+def test_the_layout_of_gradients(enable, oracle):
+    def program(torch):
+        x = torch.ones(2, 3, 4).permute(2, 0, 1).requires_grad_()
+        with torch.autograd.enforce_grad_layout_policy(enable):
+            (x * 2).sum().backward()
+        y = torch.ones(2, 3, 4).permute(2, 0, 1).requires_grad_()
+        decorated = torch.autograd.enforce_grad_layout_policy(enable)(lambda: (y * 2).sum().backward())
+        decorated()
+        z = torch.ones(2, 3, 4).permute(2, 0, 1).requires_grad_()
+        (z * 2).sum().backward()
+        torch.autograd.enforce_grad_layout_policy(enable)
+        w = torch.ones(2, 3, 4).permute(2, 0, 1).requires_grad_()
+        (w * 2).sum().backward()
+        torch.autograd.enforce_grad_layout_policy()
+        return [tuple(t.grad.stride()) for t in (x, y, z, w)]
+    assert program(autograd_gpu) == program(oracle)

@@ -79,6 +79,17 @@ def parameters_as_a_vector(torch):
 
 
 @program
+def empty_batches(torch):
+    found = []
+    for affine in (True, False):
+        m, x = filled(torch, torch.nn.BatchNorm1d(3, affine=affine)), torch.zeros(0, 3, requires_grad=True)
+        y = m(x)
+        y.sum().backward()
+        found += [y, x.grad, *m.buffers(), [p.grad for p in m.parameters()]]
+    return found, torch.nn.functional.batch_norm(torch.zeros(0, 3), None, None, None, data(torch, 3), True)
+
+
+@program
 def attention_masks(torch):
     F, found = torch.nn.functional, []
     q, k, v = (data(torch, 2, 2, n, 4, seed=n) for n in (3, 5, 5))

@@ -13,8 +13,11 @@ What may differ from PyTorch:
  7. A tangent is what the gradients say, at a kink or a pole, too; PyTorch has formulas of their own for some ops.
 """
 import ast
+import contextlib
 import inspect
+import itertools
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -39,6 +42,10 @@ HUGE = {v for d in ("float32", "float64") for v in (float(np.finfo(d).max), -flo
 TINY = {float(np.finfo(d).smallest_subnormal) for d in ("float32", "float64")}
 LEFT_OUT = {"add": HUGE, "sub": HUGE, "subtract": HUGE, "addcmul": HUGE,       # PyTorch rounds once, after multiplying and adding
             "polar": HUGE | TINY, "special.log_ndtr": HUGE | {-np.inf}, "lgamma": TINY, "mvlgamma": TINY | {0.0}, "polygamma": {np.inf}}
+COPIES = {"chain_matmul", "Tensor.cuda"}     # a single matrix is passed on here
+# Where inputs are strided, these keep the order of their dimensions, while PyTorch's results are in C order.
+IN_ANOTHER_ORDER = {"F.logsigmoid", "Tensor.__rpow__", "pow", "float_power", "all", "any", "linalg.solve", "masked_fill", "mvlgamma",
+                    "special.multigammaln", "Tensor.mvlgamma", "nanmedian"}
 ON_CUDA = {"cuda", "copy_across", "index_put_across"}        # run by tests/cuda only
 NOT_FINITE = ("nan", "inf")
 LEFT_OUT_CHANGES = {
@@ -146,6 +153,33 @@ def test_tangents(name, oracle):
 def test_elements_at_the_edges(name, oracle):
     left_out = frozenset(LEFT_OUT.get(name, ()))
     check(oracle, name, lambda sample: [How(d, change="edges", left_out=left_out) for d in ("float64", "float32")])
+
+
+def layouts(module, name, sample, how):
+    """Of each result: whether it is in C order, so that it can be viewed in any shape, and whether it lies in an operand's memory."""
+    def array(t):
+        return t.numpy(force=True)
+
+    with contextlib.suppress(Exception), warnings.catch_warnings():     # where a call raises, other tests ask for what
+        warnings.simplefilter("ignore")
+        built = Built(module, sample, how)
+        given = [array(t) for t in loop.flat((built.args, list(built.kwargs.values())), module.Tensor) if isinstance(t, module.Tensor)]
+        results = loop.flat(built.call(called(module, name, "function"), sample), module.Tensor)
+        return [(t.is_contiguous(), any(np.may_share_memory(array(t), a) for a in given))
+                for t in results if isinstance(t, module.Tensor) and t.numel()]
+    return None
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in COPIES])
+def test_memory_of_results(name, oracle):
+    """In C order where PyTorch's are, so that `view` takes them, and in memory of their own where PyTorch's have it."""
+    for n, sample in enumerate(ALL[name][1]):
+        for dtype, change in itertools.product(("float32", "float16", "int64", "bool"), (None, "strided")):
+            ours, theirs = (layouts(module, name, sample, How(dtype, change=change, orders=0)) for module in (torch, oracle))
+            for (ordered, shared), (wanted, expected) in zip(ours or (), theirs or (), strict=bool(ours and theirs)):
+                where = f"{name}, sample {n}, {dtype} {change}"
+                assert ordered or not wanted or name in IN_ANOTHER_ORDER, f"{where}: not in C order"
+                assert shared == expected, f"{where}: {'in an' if shared else 'not in any'} operand's memory"
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -55,7 +55,8 @@ def names_of_parameters(torch):
 
 @program
 def text(torch):
-    return repr(torch.optim.SGD([leaf(torch, [1.0])], lr=0.1, momentum=0.5)), repr(torch.optim.AdamW([leaf(torch, [1.0])]))
+    groups = [{"params": [leaf(torch, [1.0])]}, {"params": [leaf(torch, [2.0])], "lr": 0.5}]
+    return repr(torch.optim.SGD(groups, lr=0.1, momentum=0.5)), repr(torch.optim.AdamW([leaf(torch, [1.0])]))
 
 
 @program

@@ -19,6 +19,13 @@ CASES = {
     "integers_to_floats": lambda torch, a, empty: torch.add(a.long(), 1, out=empty(3)),
     "a_comparison": lambda torch, a, empty: torch.lt(a, 1, out=empty(3, dtype=torch.int64)),
     "another_dtype": lambda torch, a, empty: torch.mm(torch.ones(2, 2), torch.ones(2, 2), out=empty(2, 2, dtype=torch.float64)),
+    "in_the_dtype_of_out": lambda torch, a, empty: [
+        f(a * 1.1, 0, out=empty(0, dtype=getattr(torch, d))) for d in ("float64", "float16", "int64")
+        for f in (torch.sum, torch.prod, torch.cumsum, torch.cumprod)],
+    "a_mean": lambda torch, a, empty: [f(a, 0, out=empty((), dtype=torch.float64)) for f in (torch.mean, torch.nansum)],
+    "told_another_dtype": lambda torch, a, empty: torch.sum(a, 0, dtype=torch.float64, out=empty(())),
+    "joined": lambda torch, a, empty: [f([a, a], out=empty(0, dtype=torch.float64)) for f in (torch.cat, torch.stack, torch.hstack)],
+    "wider_than_logsumexp": lambda torch, a, empty: torch.logsumexp(a, 0, out=empty((), dtype=torch.float64)),
     "no_tensor": lambda torch, a, empty: torch.add(a, a, out="a"),
     "none": lambda torch, a, empty: torch.add(a, a, out=None),
     "an_operand": lambda torch, a, empty: [torch.mul(a, 2, out=a), a],

@@ -69,6 +69,17 @@ def test_values_and_derivatives(case, oracle, close):
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
+def test_windows_of_nothing_but_padding(dims, oracle):
+    """Their place is somewhere in the plane here; PyTorch's may lie outside of it."""
+    def run(torch, dtype):
+        x = torch.tensor(drawn(1, 2, *[1] * dims) * 9).to(getattr(torch, dtype))
+        return getattr(torch.nn.functional, f"max_pool{dims}d")(x, 2, 1, 1, 2, return_indices=True)
+    for dtype in ("float32", "float16", "int64")[:3 if dims > 1 else 2]:
+        (found, at), (expected, _) = run(autograd_gpu, dtype), run(oracle, dtype)
+        assert found.tolist() == expected.tolist() and not at.any(), dtype
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
 def test_places_of_the_maxima(dims, oracle, close):
     for name, args in [*[("max_pool", window) for window in ((2,), (3, 2, 1), (2, 1, 1, 2, True))], *ADAPTIVE]:
         def run(torch, name=name, args=args):

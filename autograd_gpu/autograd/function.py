@@ -22,6 +22,7 @@ from autograd_gpu.ops.inplace import check_history
 from autograd_gpu.ops.namespace import OPS
 from autograd_gpu.ops.views import FunctionStep, refresh, set_history
 
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 _NOTHING = contextlib.nullcontext()
 
 

@@ -7,6 +7,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 
+from autograd_gpu.autograd.drawing import draw
+from autograd_gpu.autograd.memory import record_lines, saved_bytes
 from autograd_gpu.autograd.saving import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
 from autograd_gpu.base import Tensor, version
 from autograd_gpu.engine.grad_mode import local
@@ -14,9 +16,9 @@ from autograd_gpu.engine.node import GradientEdge, Node, RemovableHandle, edge_o
 from autograd_gpu.engine.streams import set_override_stale_capture_stream, set_warn_on_accumulate_grad_stream_mismatch
 from autograd_gpu.ops.views import refresh
 
-__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
-           "increment_version", "region_activation_memory_budget", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
-           "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch"]
+__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "draw", "get_gradient_edge",
+           "increment_version", "record_lines", "region_activation_memory_budget", "register_multi_grad_hook", "save_on_cpu",
+           "saved_bytes", "saved_tensors_hooks", "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch"]
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

@@ -33,6 +33,11 @@ class Offloaded:
         self._device, self._pinned, self._done = _device.of(array), pinned and array.size > 0, None
         self._host = _device.copy(array, _device.CPU, self._out if self._pinned else _device.moved)
 
+    @property
+    def host(self):
+        """The values in host memory."""
+        return self._host
+
     def restore(self):
         """The values on their device again, in new memory."""
         return _device.copy(self._host, self._device, self._back if self._pinned else _device.moved)

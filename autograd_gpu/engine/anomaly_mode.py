@@ -28,7 +28,11 @@ def user_lines(limit=None) -> list[str]:
 
 
 def note(node) -> None:
-    """Keep with a new node the lines that led to it and, if a backward made it, the node which that ran."""
+    """Keep with a new node the user's line that made it; in anomaly mode all lines that led there, and the node that a backward ran."""
+    if not everywhere.anomaly:
+        frame, _ = _calling()
+        node.metadata["line_"] = frame.f_code.co_filename, frame.f_lineno
+        return
     node.metadata["traceback_"] = user_lines()
     at = local.state.at
     if at is not None:

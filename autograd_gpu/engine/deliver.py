@@ -174,6 +174,9 @@ def _arrive_at_leaf(task, node, g, shared):
     if rare is not None and rare.prehooks:
         g, shared = _hooks.run_prehooks(node, g, task.tensors), True
     if variable._requires and g is not None:
+        if variable._leaf is None or variable._leaf() is not node:
+            raise RuntimeError("leaf variable has been moved into the graph interior: it was written to after it was used, and has a "
+                               "history of its own since; write to a clone()")
         accumulate(variable, g, shared or rare is not None and rare.posthooks)           # the hooks below get it as it came
     if leaf_hooks is not None:
         for hook in tuple(leaf_hooks.post_accumulate.values()):
@@ -204,7 +207,7 @@ def accumulate(variable: Tensor, g, shared):
                 old.add_(g)
         elif old is None:
             own = variable._array
-            if not shared and g.strides == own.strides:
+            if not shared and (g.strides == own.strides or not local.state.enforces_layout):
                 variable._grad = wrap(g)
             elif own.flags.c_contiguous:
                 variable._grad = wrap(g.copy())

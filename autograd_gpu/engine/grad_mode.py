@@ -1,6 +1,7 @@
 """What is on: in this thread recording, and the rarer features that a recording has to look out for; anomaly mode in all threads."""
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -34,7 +35,7 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 class Everywhere:
     """What concerns all threads, in one place that costs 2 ns to look at."""
 
-    __slots__ = ("unusual", "levels", "anomaly", "check_nan", "nowhere")
+    __slots__ = ("unusual", "levels", "anomaly", "check_nan", "nowhere", "profiled", "lines", "noting")
 
     def __init__(self):
         self.unusual = 0                     # inference_mode blocks entered, in whatever thread, and dual levels
@@ -42,6 +43,9 @@ class Everywhere:
         self.anomaly = False
         self.check_nan = True
         self.nowhere = False                 # whether a node was ever recorded that no gradient leaves (engine/node.py: leads_nowhere)
+        self.profiled = False                # whether backwards run their nodes through `visit`, which a profiler has exchanged
+        self.lines = 0                       # record_lines blocks entered
+        self.noting = False                  # whether new nodes keep the user's lines: for either of anomaly and lines
 
 
 everywhere = Everywhere()
@@ -53,7 +57,7 @@ class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
     __slots__ = ("mode", "run", "enabled", "inference", "sees", "saved_hooks", "graph_task", "at", "disabled_hooks", "multithreading",
-                 "depth", "started_at", "result_of", "before_write", "inside", "__weakref__")
+                 "enforces_layout", "depth", "started_at", "result_of", "before_write", "inside", "__weakref__")
 
     def __init__(self):
         self.enabled = True
@@ -67,6 +71,7 @@ class State:
         self.graph_task = None               # the backward that this thread is running
         self.at = None                       # its node that this thread is running; kept up in anomaly mode
         self.multithreading = None           # whether CUDA devices' workers run a backward; None: where it runs on several devices
+        self.enforces_layout = True          # whether a .grad made by backward lies in memory as its leaf does
         self.depth = 0                       # how many backwards run inside each other
         self.started_at = 0                  # of these, how many were there when this thread began
         self.result_of = {}                  # node: the node that its saved result belongs to, where that is another (CopySlices)
@@ -76,7 +81,8 @@ class State:
 
     def follow(self, other):
         """Take over the modes of another thread, on whose behalf this one works."""
-        for name in ("enabled", "inference", "sees", "graph_task", "at", "disabled_hooks", "before_write", "multithreading", "depth"):
+        for name in ("enabled", "inference", "sees", "graph_task", "at", "disabled_hooks", "before_write", "multithreading",
+                     "enforces_layout", "depth"):
             setattr(self, name, getattr(other, name))
         self.saved_hooks = list(other.saved_hooks)
         self.refresh()
@@ -90,7 +96,7 @@ class State:
         if self.inference or not self.enabled and self.inside is None:
             self.mode = OFF
         else:
-            self.mode = RARE if everywhere.anomaly or everywhere.levels or self.saved_hooks or self.inside is not None else ON
+            self.mode = RARE if everywhere.noting or everywhere.levels or self.saved_hooks or self.inside is not None else ON
 
 
 class _Local(threading.local):
@@ -126,8 +132,21 @@ def set_anomaly(enabled, check_nan):
     local.state                              # noqa: B018 - made before the lock is taken, as making one takes it
     with _lock:
         everywhere.anomaly, everywhere.check_nan = enabled, check_nan
-        for state in _states:
-            state.refresh()
+        _noting_changed()
+
+
+def count_lines(blocks):
+    """One more block, or one less, in which new nodes keep the line that made them, in all threads."""
+    local.state                              # noqa: B018
+    with _lock:
+        everywhere.lines += blocks
+        _noting_changed()
+
+
+def _noting_changed():
+    everywhere.noting = everywhere.anomaly or everywhere.lines > 0
+    for state in _states:
+        state.refresh()
 
 
 def carries_tangents() -> bool:
@@ -258,6 +277,41 @@ class set_grad_enabled(_Mode):
     def __call__(self, function):
         _enable(self._before)                # a decorator changes nothing until the function is called
         return super().__call__(function)
+
+
+class setting(contextlib.ContextDecorator):
+    """A field of this thread's state, `_field`, set from now on; as a context manager until its end, as a decorator in the function."""
+
+    _field: str
+
+    def __init__(self, mode):
+        self._mode, self._before = bool(mode), getattr(local.state, self._field)
+        setattr(local.state, self._field, self._mode)
+
+    def _recreate_cm(self):                  # of a decorated function's call
+        return type(self)(self._mode)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        setattr(local.state, self._field, self._before)
+
+    def __call__(self, function):
+        setattr(local.state, self._field, self._before)          # a decorator changes nothing until the function is called
+        return super().__call__(function)
+
+
+class enforce_grad_layout_policy(setting):
+    """Whether a .grad that backward makes lies in memory as its leaf does. False: as the gradient came, where that saves a copy.
+
+    In this thread, from now on; as a context manager until its end. Reference: torch.autograd.enforce_grad_layout_policy.
+    """
+
+    _field = "enforces_layout"
+
+    def __init__(self, enable: bool = True):
+        super().__init__(enable)
 
 
 class inference_mode(_Mode):

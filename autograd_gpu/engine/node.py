@@ -227,7 +227,7 @@ def leaf_node(t: Tensor) -> AccumulateGrad | None:
     node._rare = None
     node._stream = _streams.at(t.device) if _cupy is not None and type(t._array) is not ndarray else None
     t._leaf = weakref.ref(node)
-    if everywhere.anomaly:
+    if everywhere.noting:
         note(node)
     return node
 
@@ -304,6 +304,6 @@ def new_node(cls, device=CPU) -> Node:
     node._seq, node._rare = seq, None
     if device is not CPU:
         rare_of(node).stream = _streams.at(device)
-    if everywhere.anomaly:
+    if everywhere.noting:
         note(node)
     return node

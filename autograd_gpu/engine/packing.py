@@ -38,7 +38,7 @@ def _pack_all(node, pack):
         value = getattr(node, "s_" + name)
         if isinstance(value, tuple):
             setattr(node, "s_" + name, tuple([pack(t, edge_of(t), t._requires, version(t)) for t in value]))
-        elif value is not None and not _is_number(value):
+        elif value is not None and not is_number(value):
             setattr(node, "s_" + name, pack(value, edge_of(value), value._requires, version(value)))
     for name in record.saved_results:
         _pack_result(node, name, pack, own_result(node, getattr(node, "s_" + name), *_place(node, name)))
@@ -49,7 +49,7 @@ def _pack_all(node, pack):
             setattr(node, "s_" + name, pack(t, (None, 0), False, version(t)))
 
 
-def _is_number(t):
+def is_number(t):
     """Whether a Tensor stands for a number of the program, whose memory is shared by all that use it."""
     return t._hooks is not None and type(t._hooks) is not LeafHooks
 
@@ -131,7 +131,7 @@ class SavedTensor:
         t = self._read()
         own = t._node is node                # a result of the node: to name it as its history would be a cycle
         edge = (None, t._nr) if own else edge_of(t)
-        shown = constant(t._array.copy() if _is_number(t) else t._array, version(t))
+        shown = constant(t._array.copy() if is_number(t) else t._array, version(t))
         with packing(pack_hook, unpack_hook) as pack:
             packed = pack(shown, edge, t._requires, version(t))
         if self._at is None:

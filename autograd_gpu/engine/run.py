@@ -28,7 +28,7 @@ def run(task: GraphTask, roots):
     depth = state.depth
     if depth and not depth % NESTED and state.started_at != depth:
         return _on_a_fresh_thread(task, roots, state)
-    outer, mode, anomaly = (state.graph_task, state.at, state.enabled), state.mode, everywhere.anomaly
+    outer, mode, noting = (state.graph_task, state.at, state.enabled), state.mode, everywhere.noting
     task.prepare(roots)
     state.graph_task, state.enabled, state.depth = task, task.create_graph, depth + 1
     if task.create_graph or state.inside is not None:
@@ -48,9 +48,9 @@ def run(task: GraphTask, roots):
             task.work_on(None)
         state.graph_task, state.at, state.enabled = outer
         state.depth = depth
-        if everywhere.anomaly is anomaly:
+        if everywhere.noting is noting:
             state.mode = mode
-        else:                                # a hook has switched anomaly mode
+        else:                                # a hook has switched anomaly mode, or record_lines
             state.refresh()
 
 
@@ -91,7 +91,7 @@ def _on_a_fresh_thread(task, roots, state):
 def _drain(task, roots):
     """Run a task's nodes on this thread."""
     buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.tensors
-    watched = ends or everywhere.anomaly     # each node is visited
+    watched = ends or everywhere.anomaly or everywhere.profiled              # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
     here, streams = None, task.streams
     several, instead = (False, None) if streams is None else (streams.several or streams.instead, streams.instead)

@@ -6,14 +6,13 @@ is on the CPU. No lock is held while a user's code runs: a hook, a custom backwa
 """
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from heapq import heappop, heappush
 
 from autograd_gpu.cuda.streams import StreamContext, captures
 from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
-from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, State, local
+from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, State, local, setting
 from autograd_gpu.engine.node import LEAF, next_seq
 from autograd_gpu.engine.task import UNWANTED
 
@@ -182,29 +181,17 @@ def drain_by_workers(task, roots, devices, state):
 _ENDED = RuntimeError("this backward has ended")
 
 
-class set_multithreading_enabled(contextlib.ContextDecorator):
+class set_multithreading_enabled(setting):
     """Whether backward may use the CUDA devices' worker threads. In this thread, from now on; as a context manager until its end.
 
     Without it they run where a graph lies on several devices. True: they run whatever is on a CUDA device. False: the calling
     thread runs everything. Reference: torch.autograd.set_multithreading_enabled.
     """
 
+    _field = "multithreading"
+
     def __init__(self, mode: bool):
-        self._mode, self._before = bool(mode), local.state.multithreading
-        local.state.multithreading = self._mode
-
-    def _recreate_cm(self):                  # of a decorated function's call
-        return type(self)(self._mode)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        local.state.multithreading = self._before
-
-    def __call__(self, function):
-        local.state.multithreading = self._before                # a decorator changes nothing until the function is called
-        return super().__call__(function)
+        super().__init__(mode)
 
 
 def is_multithreading_enabled() -> bool:

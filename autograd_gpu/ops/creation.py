@@ -164,7 +164,7 @@ def _infer(level, nested):
 
 
 def _check_range(array, wanted, data):
-    """Refuse Python numbers that an integer dtype cannot hold; an unsigned one wraps a negative number, as in PyTorch."""
+    """Refuse Python numbers that an integer dtype cannot hold; an unsigned one wraps a negative integer, as in PyTorch."""
     if array.dtype.kind == "O" and wanted.kind in "iu" or array.dtype.kind == "u" and wanted == np.int64:
         raise ValueError(f"tensor: Overflow: an integer of the data does not fit into {_dtype.of(wanted)}: {data!r:.80}")
     if array.dtype.kind == "c" and wanted.kind not in "cb":
@@ -172,7 +172,7 @@ def _check_range(array, wanted, data):
     if wanted.kind in "iu" and array.size and array.dtype.kind in "iuf" and array.dtype != wanted:
         low, high = array.min(), array.max()
         info = np.iinfo(wanted)
-        least = info.min if wanted.kind == "i" else -info.max
+        least = info.min if wanted.kind == "i" or array.dtype.kind == "f" else -info.max
         if not (least <= low.item() and high.item() <= info.max):
             raise RuntimeError(f"tensor: value cannot be converted to type {_dtype.of(wanted)} without overflow: {data!r:.80}")
 

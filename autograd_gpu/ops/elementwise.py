@@ -312,7 +312,8 @@ reciprocal.vjp(self=lambda grad, result: -grad * F.conj(result * result))
 def sign(self):
     """-1, 0 or 1. Raises RuntimeError for complex: see sgn. Reference: torch.sign."""
     refuse("sign", self, "c")
-    return self if self.dtype.kind == "b" else np.greater(self, 0).astype(self.dtype) - np.less(self, 0).astype(self.dtype)
+    above = np.greater(self, 0)
+    return above if self.dtype.kind == "b" else above.astype(self.dtype) - np.less(self, 0).astype(self.dtype)
 
 sign.vjp(self=lambda grad: F.no_gradient(grad))
 
@@ -416,7 +417,7 @@ addcdiv.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times
 def _rounded(name, ufunc, array):
     """A rounding function on floating arrays; integers are what they are."""
     refuse(name, array, "bc")
-    return array if array.dtype.kind in "iu" else ufunc(array)
+    return +array if array.dtype.kind in "iu" else ufunc(array)
 
 
 @elementwise()

@@ -67,7 +67,7 @@ def widen(x):
         return OPS.to_copy(x, np.dtype(np.float32)) if x._array.dtype in HALF else x
     if isinstance(x, (list, tuple)):
         return type(x)([widen(y) for y in x])
-    return x.astype(np.float32) if getattr(x, "dtype", None) in HALF else x
+    return x.astype(np.float32, _device.order_of(x)) if getattr(x, "dtype", None) in HALF else x
 
 
 def widened(formula):

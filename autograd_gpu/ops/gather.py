@@ -299,7 +299,7 @@ def index_add(self, dim: int, index, source, *, alpha: Number = 1):
         return out.reshape(self.shape)
     moved = np.moveaxis(x, d, 0).copy("C")
     F.accumulate("index_add", moved, (i,), np.moveaxis(s, d, 0))
-    return np.moveaxis(moved, 0, d).reshape(self.shape)
+    return np.ascontiguousarray(np.moveaxis(moved, 0, d)).reshape(self.shape)
 
 index_add.vjp(self=lambda grad: grad,
               source=lambda grad, source, dim, index, alpha: F.scaled_back(
@@ -392,8 +392,8 @@ masked_select_backward.vjp(grad_output=lambda grad, mask: F.masked_select(grad, 
 
 @op(function=False, method=False)
 def nonzero_places(self):
-    """The indices of the elements that are not zero, one row each."""
-    return np.stack((self if self.ndim else self.reshape((1,))).nonzero(), 1).astype(np.int64)[:, :self.ndim]
+    """The indices of the elements that are not zero, one row each; those for a dimension lie together, as in PyTorch."""
+    return np.stack((self if self.ndim else self.reshape((1,))).nonzero()).astype(np.int64)[:self.ndim].T
 
 
 @composite(out=True)

@@ -221,7 +221,7 @@ def native_layer_norm(input, normalized_shape: Size, weight: Tensor | None = Non
     """layer_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
     floating("layer_norm", input.dtype)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
-    x = input.astype(accumulator(input.dtype), copy=False)
+    x = input.astype(accumulator(input.dtype), "C", copy=False)
     n = math.prod(normalized_shape)
     mean = np.add.reduce(x, axes, None, None, True) / n
     x = x - mean
@@ -294,7 +294,7 @@ def native_batch_norm(input, weight: Tensor | None, bias: Tensor | None, running
     floating("batch_norm", input.dtype)
     axes = (0, *range(2, input.ndim))
     shape = (1, input.shape[1]) + (1,) * (input.ndim - 2)
-    x = input.astype(accumulator(input.dtype), copy=False)
+    x = input.astype(accumulator(input.dtype), "C", copy=False)
     if training:
         n = input.size // input.shape[1]
         mean = np.add.reduce(x, axes, None, None, True) / n
@@ -337,7 +337,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     """
     shape = input.shape
     if not input._array.size:
-        return F.clone(input)
+        out = F.clone(input) if weight is None else F.clone(input) * weight[0]          # so that both have a gradient
+        return out if bias is None else out + bias[0]
     if input.ndim < 2:
         raise ValueError(f"batch_norm: expected an input of at least 2 dimensions, got {tuple(shape)}")
     if training and math.prod(shape) // max(shape[1], 1) == 1:
@@ -365,7 +366,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 def native_group_norm(input, weight: Tensor | None, bias: Tensor | None, group: int, eps: float):
     """group_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
     floating("group_norm", input.dtype)
-    x = input.astype(accumulator(input.dtype), copy=False).reshape(input.shape[0], group, math.prod(input.shape[1:]) // group)
+    x = input.astype(accumulator(input.dtype), "C", copy=False).reshape(input.shape[0], group, math.prod(input.shape[1:]) // group)
     mean = np.add.reduce(x, 2, None, None, True) / max(x.shape[2], 1)
     x = x - mean
     rstd = 1 / np.sqrt(np.add.reduce(x * x, 2, None, None, True) / max(x.shape[2], 1) + x.dtype.type(eps))
@@ -462,7 +463,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     x = F.to(input, wide)
     mean = F.mean(F.pow(x, 2), tuple(range(-len(shape), 0)), True)
     out = x * F.rsqrt(mean + (np.finfo(wide).eps.item() if eps is None else eps))
-    return F.to(out if weight is None else out * weight, own)
+    return F.to(F.contiguous(out if weight is None else out * weight), own)
 
 
 # ---------------------------------------------------------------------------------------------------- distances and lengths

@@ -219,8 +219,11 @@ class Composite:
     def __init__(self, body, method, function, inplace, out, arrays, moves):
         self.name, self.body, self.method, self.is_function, self.inplace = body.__name__, body, method, function, inplace
         self.out, self.moves = out, moves
-        self.function = self.operator = body
-        self.public = accepting(self.name, body, casts=True) if out else body
+        # not the body itself: a profiler may give a function other code, while the body's is what gets other globals
+        function = types.FunctionType(body.__code__, body.__globals__, body.__name__, body.__defaults__, body.__closure__)
+        function.__kwdefaults__ = body.__kwdefaults__
+        self.function = self.operator = functools.update_wrapper(function, body)
+        self.public = accepting(self.name, self.function, casts=True) if out else self.function
         self.arrays = arrays
 
     def on_arrays(self, module):
@@ -278,7 +281,7 @@ def composite(body=None, *, method=True, function=True, inplace=False, out=False
         return functools.partial(composite, method=method, function=function, inplace=inplace, out=out, arrays=arrays, moves=moves)
     record = Composite(body, method, function, inplace, out, arrays, moves)
     _register(record.name, record)
-    return body
+    return record.function
 
 
 # ------------------------------------------------------------------------------------------------- making the functions
@@ -300,22 +303,26 @@ def _lazy(record, soft, out=False):
     As an operator (`soft`) it answers NotImplemented to an operand it does not know, as a function it raises TypeError. The package's
     function takes `out`, the method does not.
     """
-    def build(args, kwargs):
+    def build():
         names.update(_compiled(record, np, soft, out))
         made = names["function"]
         function.__code__, function.__defaults__, function.__kwdefaults__ = made.__code__, made.__defaults__, made.__kwdefaults__
-        return function(*args, **kwargs)
 
     names = {"build": build, "__builtins__": __builtins__}
     function = types.FunctionType(_first_call.__code__, names, record.name)
     function.__module__, function.__qualname__ = "autograd_gpu", record.name
     function.__doc__ = record.body.__doc__
     function.record = record
+    names["itself"] = function
     return function
 
 
 def _first_call(*args, **kwargs):
-    return build(args, kwargs)               # noqa: F821 - a global of each function made from this code
+    build()                                  # noqa: F821 - globals of each function made from this code
+    return itself(*args, **kwargs)           # noqa: F821
+
+
+FIRST_CALL = _first_call.__code__            # of a function of an op that has not been compiled yet
 
 
 def _node_title(name, node, digit):

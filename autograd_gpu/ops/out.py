@@ -17,12 +17,14 @@ _PICKING = frozenset((
     "cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack", "gather", "index_select", "take",
     "take_along_dim", "masked_select", "nonzero", "index_add", "index_copy"))      # they never write over what they read, PyTorch's neither
 
+_CASTING = frozenset(("cat", "stack", "logsumexp"))          # they cast their result, as elementwise operations do
+
 
 def into(name, function, out, args, kwargs, casts):
     """Call a function and write what it gives to `out`, a Tensor or one for each result. Returns out.
 
-    `casts`: out may have any dtype that the result can be cast to, not only the result's. A tensor of another shape gets new memory, with a
-    warning unless it was empty.
+    `casts`: out may have any dtype that the result can be cast to, not only the result's. A function with a dtype works in out's, if it is
+    not told another. A tensor of another shape gets new memory, with a warning unless it was empty.
     Raises: RuntimeError where anything that a gradient is wanted for takes part, where out is part of an operand's memory, and for a dtype,
     device or view that does not fit; TypeError for what is no Tensor.
     """
@@ -36,6 +38,9 @@ def into(name, function, out, args, kwargs, casts):
     if everywhere.levels and any([tangents(t) for t in _tensors((*args, *kwargs.values(), *outs))]):
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function: "
                                   f"leave out= out")
+    casts = casts or name in _CASTING
+    if not casts and kwargs.get("dtype", out) is None:
+        kwargs["dtype"] = outs[0].dtype
     for t in _tensors((*args, *kwargs.values())):
         for o in outs:
             if (casts or name in _PICKING) and _overlap(o._array, t._array, name in _PICKING):

@@ -284,7 +284,7 @@ def tril(self, diagonal: int = 0):
     check_int("tril", "diagonal", diagonal)
     if self.ndim < 2:
         raise RuntimeError(f"tril: input tensor must have at least 2 dimensions, got {self.ndim}")
-    return np.tril(self, diagonal)
+    return np.ascontiguousarray(np.tril(self, diagonal))
 
 tril.vjp(self=lambda grad, diagonal: F.tril(grad, diagonal))
 
@@ -295,7 +295,7 @@ def triu(self, diagonal: int = 0):
     check_int("triu", "diagonal", diagonal)
     if self.ndim < 2:
         raise RuntimeError(f"triu: input tensor must have at least 2 dimensions, got {self.ndim}")
-    return np.triu(self, diagonal)
+    return np.ascontiguousarray(np.triu(self, diagonal))
 
 triu.vjp(self=lambda grad, diagonal: F.triu(grad, diagonal))
 
@@ -333,6 +333,7 @@ def flipud(input):
 @op(method=False, function=False, node="RollBackward0")
 def roll_dims(self, shifts: Dims, dims: Dims):
     """Elements shifted along dimensions, those pushed out at the end put in front."""
+    self = np.asarray(self, order="C")
     return np.roll(self, tuple(shifts), tuple(dims)) if len(dims) else np.roll(self, shifts[0])
 
 roll_dims.vjp(self=lambda grad, shifts, dims: F.roll_dims(grad, [-s for s in shifts], dims))

@@ -60,6 +60,8 @@ def largest_along(x, at, d, m, window):
     n = x.shape[d]
     best = np.empty((*x.shape[:d], m, *x.shape[d:][1:]), x.dtype)
     found = np.empty(best.shape, at.dtype)
+    if window and window[3] > 1:             # one that is spread out may hold nothing but padding
+        best[...], found[...] = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, 0
     taps = _taps(n, m, *window) if window else [
         ((ALL, i), None) if k == 0 else (None, (ALL, i)) for k, (i, _) in enumerate(F.uneven_taps(n, m) if m else ())]
     for first, later in taps:

@@ -330,7 +330,7 @@ def is_extreme(self, result):
 def max_dim(self, dim: int, keepdim: bool = False):
     """The largest elements along a dimension, and where the first of each stands."""
     if not F.is_single("max", self, dim):
-        return F.largest(self, dim, keepdim), np.argmax(self, dim, keepdims=keepdim)
+        return (np.asarray(F.largest(self, dim, keepdim), order="C"), np.asarray(np.argmax(self, dim, keepdims=keepdim), order="C"))
     return self.copy(), np.zeros((), np.int64)
 
 max_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(grad, indices, self_shape, dim, keepdim))
@@ -340,7 +340,7 @@ max_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(gra
 def min_dim(self, dim: int, keepdim: bool = False):
     """The smallest elements along a dimension, and where the first of each stands."""
     if not F.is_single("min", self, dim):
-        return F.smallest(self, dim, keepdim), np.argmin(self, dim, keepdims=keepdim)
+        return (np.asarray(F.smallest(self, dim, keepdim), order="C"), np.asarray(np.argmin(self, dim, keepdims=keepdim), order="C"))
     return self.copy(), np.zeros((), np.int64)
 
 min_dim.vjp(self=lambda grad, indices, self_shape, dim, keepdim: F.put_index(grad, indices, self_shape, dim, keepdim))

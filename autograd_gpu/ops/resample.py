@@ -34,7 +34,7 @@ def pixel_shuffle(self, upscale_factor: int):
         raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
                            f"input.size(-3)={c} is not divisible by {r * r}")
     n = math.prod(lead)
-    return self.reshape(n, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(*lead, c // (r * r), h * r, w * r)
+    return self.reshape(n, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3).copy("C").reshape(*lead, c // (r * r), h * r, w * r)
 
 pixel_shuffle.vjp(self=lambda grad, upscale_factor: F.pixel_unshuffle(grad, upscale_factor))
 
@@ -53,7 +53,7 @@ def pixel_unshuffle(self, downscale_factor: int):
             raise RuntimeError(f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but input.size({d})={n} is not "
                                f"divisible by {r}")
     n = math.prod(lead)
-    return self.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4).reshape(*lead, c * r * r, h // r, w // r)
+    return self.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4).copy("C").reshape(*lead, c * r * r, h // r, w // r)
 
 pixel_unshuffle.vjp(self=lambda grad, downscale_factor: F.pixel_shuffle(grad, downscale_factor))
 
@@ -71,7 +71,7 @@ def channel_shuffle(self, groups: int):
     n, c, *rest = self.shape
     if c % groups:
         raise RuntimeError(f"channel_shuffle: Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
-    return self.reshape(n, groups, c // groups, math.prod(rest)).swapaxes(1, 2).reshape(self.shape)
+    return self.reshape(n, groups, c // groups, math.prod(rest)).swapaxes(1, 2).copy("C").reshape(self.shape)
 
 channel_shuffle.vjp(self=lambda grad, self_shape, groups: F.channel_shuffle(grad, self_shape[1] // groups))
 
@@ -122,7 +122,7 @@ def resized(self, size: Size, kind: str, scales: object, align_corners: bool):
             x += part
         if self.dtype.kind == "u" and kind[0] != "n":
             x = np.clip(np.floor(x + 0.5), 0, 255)           # after each dimension, as PyTorch does
-    return x.astype(self.dtype, copy=False)
+    return x.astype(self.dtype, "C", copy=False)
 
 resized.vjp(self=lambda grad, self_shape, size, kind, scales, align_corners:
             F.resized_backward(grad, self_shape, size, kind, scales, align_corners))

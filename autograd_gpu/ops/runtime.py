@@ -442,7 +442,7 @@ def rare(node, state, op, outs, arguments, aux):
     if not state.enabled:                    # a custom Function's forward is running
         depend([t for t in outs if t._node is node], node._edges())
         return
-    if everywhere.anomaly:
+    if everywhere.noting:
         note(node)
     if state.saved_hooks:
         pack_saved(node, state)

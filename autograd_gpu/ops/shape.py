@@ -229,7 +229,7 @@ def unflatten(input, dim, sizes):
 @composite
 def ravel(input):
     """All elements in one dimension. Reference: torch.ravel."""
-    return F.reshape(input, (-1,))
+    return F.reshape(F.contiguous(input), (-1,))
 
 
 # -------------------------------------------------------------------------------------------------------------- broadcasting

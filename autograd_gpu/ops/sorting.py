@@ -55,7 +55,7 @@ def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True)
     at = F.order("topk", self, dim, largest)
     if not self.ndim:
         return F.in_order(self, at, dim) if k else (self.copy(), at)
-    return F.in_order(self, at[(slice(None),) * d + (slice(k),)], d)
+    return F.in_order(self, at[(slice(None),) * d + (slice(k),)].copy("C"), d)
 
 topk.vjp(self=lambda grad, self_shape, indices, dim: F.gather_backward(grad, self_shape, dim, indices))
 

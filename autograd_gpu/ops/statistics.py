@@ -314,7 +314,7 @@ def prod(self, dim: int = None, keepdim: bool = False, *, dtype: DType = None):
         raise TypeError("prod(): keepdim needs a dim")
     dims = (*range(self.ndim),) if dim is None else (dim_of("prod", dim, self.ndim),)[:self.ndim]
     self = F.prepared(self, dtype)
-    return np.multiply.reduce(self, dims, accumulator(self.dtype), None, keepdim).astype(self.dtype, copy=False)
+    return np.multiply.reduce(self, dims, accumulator(self.dtype), None, keepdim).astype(self.dtype, "C", copy=False)
 
 prod.vjp(self=lambda grad, self, result, dim, keepdim: F.prod_backward(grad, self, result, dim, keepdim))
 

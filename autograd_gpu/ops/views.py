@@ -322,6 +322,10 @@ def rename(node, title) -> None:
 
 def _move_retained(t, node, nr):
     old = t._node
+    if old is None and t._leaf is not None:  # a leaf that has got a history is none to the graph that it was in
+        leaf, t._leaf = t._leaf(), None
+        if leaf is not None:
+            rare_of(leaf)
     if old is not None and old._rare is not None and t._nr in old._rare.retain:
         reference = old._rare.retain[t._nr]
         if reference() is t:

@@ -113,10 +113,9 @@ class Optimizer:
             self._make_hooks()
 
     def __repr__(self):
-        lines = [f"{type(self).__name__} ("]
-        for i, group in enumerate(self.param_groups):
-            lines += [f"Parameter Group {i}", *[f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]]
-        return "\n".join(lines) + "\n)"
+        groups = ["\n".join([f"Parameter Group {i}", *[f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]])
+                  for i, group in enumerate(self.param_groups)]
+        return "\n".join([f"{type(self).__name__} (", "\n\n".join(groups), ")"])
 
     # ------------------------------------------------------------------------------------------------------ parameters
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import copy
 import itertools
 import math
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -319,6 +320,18 @@ class _Endless(Sampler):
 
 # ------------------------------------------------------------------------------------------------------------------ batches
 
+def _kept_kind(mapping, values):
+    """A dictionary's new values in a mapping of the same kind, where one can be made."""
+    try:
+        if not isinstance(mapping, MutableMapping):
+            return type(mapping)(values)
+        made = copy.copy(mapping)
+        made.update(values)
+        return made
+    except TypeError:
+        return values
+
+
 def default_convert(data: Any) -> Any:
     """NumPy's arrays as Tensors, also inside of tuples, lists and dictionaries; the rest as it is.
 
@@ -327,10 +340,10 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind not in "SUO":
         return as_tensor(data)
     if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
+        return _kept_kind(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*[default_convert(x) for x in data])
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         return [default_convert(x) for x in data]
     return data
 
@@ -355,8 +368,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, Mapping):
-        return {key: default_collate([sample[key] for sample in batch]) for key in first}
-    if isinstance(first, (tuple, list)):
+        return _kept_kind(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
+    if isinstance(first, Sequence):
         if any([len(sample) != len(first) for sample in batch]):
             raise RuntimeError("each element in list of batch should be of equal size")
         parts = [default_collate(part) for part in zip(*batch, strict=True)]
