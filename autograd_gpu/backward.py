@@ -45,13 +45,13 @@ def _result_of(node, nr):
     return None if meta is None or meta[nr] is None else (*meta[nr][:2], node._device)
 
 
-def _make_root(i, output, gradient, create_graph):
+def _make_root(i, output, gradient, tensors):
     """(node, output number, gradient) of one output. Raises RuntimeError or TypeError, naming what is wrong."""
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
     if isinstance(output, GradientEdge):
         node, nr = _edge(output, f"element {i} of tensors to differentiate")
-        return _make_root_of_edge(i, node, nr, gradient, create_graph)
+        return _make_root_of_edge(i, node, nr, gradient, tensors)
     if not isinstance(output, Tensor):
         raise TypeError(f"element {i} of tensors to differentiate must be a Tensor, got {type(output).__name__}")
     array = output._array
@@ -64,13 +64,13 @@ def _make_root(i, output, gradient, create_graph):
         if array.size != 1 or array.dtype.kind == "c":
             raise _not_implicit(i, array.shape, array.dtype)
         node = output._node
-        one = _one(array, create_graph)
-        return (leaf_node(output) if node is None else node), output._nr, wrap(one) if create_graph else one
+        one = _one(array, tensors)
+        return (leaf_node(output) if node is None else node), output._nr, wrap(one) if tensors else one
     node, nr = edge_of(output)
-    return node, nr, _checked(i, gradient, array.shape, array.dtype, output.device, create_graph)
+    return node, nr, _checked(i, gradient, array.shape, array.dtype, output.device, tensors)
 
 
-def _make_root_of_edge(i, node, nr, gradient, create_graph):
+def _make_root_of_edge(i, node, nr, gradient, tensors):
     """_make_root for an output of which only the edge is given."""
     found = _result_of(node, nr)
     if found is None:
@@ -80,12 +80,12 @@ def _make_root_of_edge(i, node, nr, gradient, create_graph):
         found = gradient._array.shape, gradient._array.dtype, gradient.device
     shape, dtype, device = found
     if gradient is not None:
-        return node, nr, _checked(i, gradient, shape, dtype, device, create_graph)
+        return node, nr, _checked(i, gradient, shape, dtype, device, tensors)
     if any([n != 1 for n in shape]) or dtype.kind == "c":
         raise _not_implicit(i, shape, dtype)
     with _device.guard(device):
         one = _device.module(device).ones(shape, dtype)
-    return node, nr, wrap(one) if create_graph else one
+    return node, nr, wrap(one) if tensors else one
 
 
 def _not_implicit(i, shape, dtype):
@@ -95,7 +95,7 @@ def _not_implicit(i, shape, dtype):
     return RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {_dtype.of(dtype)}")
 
 
-def _checked(i, gradient, shape, dtype, device, create_graph):
+def _checked(i, gradient, shape, dtype, device, tensors):
     """The gradient that was given for an output, as the task takes it. Raises RuntimeError where it does not fit."""
     array = gradient._array
     if array.shape != shape:
@@ -106,7 +106,7 @@ def _checked(i, gradient, shape, dtype, device, create_graph):
                            f"grad_output[{i}] has {gradient.dtype} and output[{i}] has {_dtype.of(dtype)}")
     if gradient.device != device:
         raise RuntimeError(f"grad_output[{i}] is on {gradient.device}, output[{i}] on {device}; move it with .to()")
-    if create_graph:
+    if tensors:
         return gradient if array.dtype == dtype else gradient.to(_dtype.of(dtype))
     return array.astype(dtype, copy=False)
 
@@ -128,12 +128,12 @@ def _one(array, own):
     return found
 
 
-def _make_roots(outputs, gradients, create_graph):
+def _make_roots(outputs, gradients, tensors):
     if len(outputs) > len(gradients):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(gradients)} gradients; there has to be one gradient, or None, per tensor")
     if len(outputs) == 1:
-        return [_make_root(0, outputs[0], gradients[0], create_graph)]
-    return [_make_root(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=False))]
+        return [_make_root(0, outputs[0], gradients[0], tensors)]
+    return [_make_root(i, t, g, tensors) for i, (t, g) in enumerate(zip(outputs, gradients, strict=False))]
 
 
 def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -162,10 +162,10 @@ def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = No
         grads = _as_tuple(grad_tensors)
     else:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad_tensors).__name__}")
-    roots = _make_roots(tensors, grads, create_graph)
-    only = None
+    task = GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph)
+    roots = _make_roots(tensors, grads, task.tensors)
     if inputs is not None:
-        only = set()
+        only = task.only = set()
         for i, t in enumerate(inputs):
             if isinstance(t, GradientEdge):
                 only.add(_edge(t, f"backward: element {i} of `inputs`")[0])
@@ -182,7 +182,7 @@ def backward(tensors: _Places, grad_tensors=None, retain_graph: bool | None = No
         warnings.warn("backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which "
                       "keeps both until the garbage collector runs; autograd.grad does not, and setting .grad to None breaks it",
                       stacklevel=3)
-    run(GraphTask(create_graph if retain_graph is None else bool(retain_graph), create_graph, only=only), roots)
+    run(task, roots)
 
 
 def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: bool | None = None,
@@ -227,7 +227,8 @@ def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: boo
         key = edge_of(t) if t._view is None or not leads_nowhere(t) else (AccumulateGrad(), 0)
         keys.append(key)
         captures[key] = None
-    run(GraphTask(retain, create_graph, captures), _make_roots(outputs, grads, create_graph))
+    task = GraphTask(retain, create_graph, captures)
+    run(task, _make_roots(outputs, grads, task.tensors))
     gradients = []
     for i, key in enumerate(keys):
         g = captures[key]

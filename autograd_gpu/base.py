@@ -109,13 +109,13 @@ def wrap(array, new=object.__new__):
     t._requires = False
     t._node = t._grad = t._counter = t._view = t._leaf = t._hooks = None
     t._nr = 0
-    if everywhere.inferring:
+    if everywhere.unusual:
         mark(t)
     return t
 
 
 def mark(t: Tensor) -> None:
-    """Make a new tensor an inference tensor if this thread is in inference mode. Called only while some thread is."""
+    """Make a new tensor an inference tensor if this thread is in inference mode. Called only while something is unusual."""
     if local.state.inference:
         t._counter = INFERENCE
 

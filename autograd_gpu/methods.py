@@ -432,12 +432,12 @@ def __repr__(self, *, tensor_contents=None):
 
 @method
 def __format__(self, spec):
-    if not spec:
-        return str(self)
-    if self._array.ndim:
+    if not self._array.ndim and type(self) in (Tensor, CudaTensor):
+        return format(self.item(), spec)
+    if spec:
         raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {self._array.shape}; only a 0-d tensor prints as a "
                         f"number")
-    return format(self.item(), spec)
+    return str(self)
 
 
 # ------------------------------------------------------------------------------------------------ to Python and to arrays

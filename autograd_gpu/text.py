@@ -10,6 +10,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
+from autograd_gpu.engine.forward_mode import tangents
 
 
 @dataclasses.dataclass
@@ -178,7 +179,7 @@ def tensor(t: Tensor, contents: str | None = None) -> str:
         shown = dtype in (default, default.to_complex(), _dtype.int64, _dtype.bool)
     if not shown:
         notes.append(f"dtype={dtype}")
-    notes.append(_history(t))
+    notes += [_history(t), *[f"tangent={tangent}" for tangent in tangents(t)]]
     text = start + (_contents(array, len(start)) if contents is None else contents)
     last = len(text) - text.rfind("\n") + 1
     for note in notes:

@@ -25,6 +25,7 @@ class How(NamedTuple):
     orders: int = 1
     device: str = "cpu"
     left_out: frozenset = frozenset()        # edges that are not looked at
+    forward: bool = False                    # look at tangents in place of gradients
 
 
 # ------------------------------------------------------------------------------------------------------------------ operands
@@ -213,6 +214,15 @@ def _attempt(found, what, f):
         return None
 
 
+def tangents_of(torch, built, function, sample):
+    """The tangents of a call's results, where every operand has one."""
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x.detach(), weights(torch, x, n).detach()) for n, x in enumerate(built.operands)]
+        results = [r for r in flat(built.call(function, sample, duals), torch.Tensor) if isinstance(r, torch.Tensor)]
+        return [forward_ad.unpack_dual(r).tangent for r in results]
+
+
 def outcome(torch, name, sample, how=None, function=None):
     """{"result 0": tensor, "gradient 0": ..., "second 0": ...} of a call; an exception in the place of what raised it."""
     how = how or How()
@@ -226,6 +236,9 @@ def outcome(torch, name, sample, how=None, function=None):
             return found
         results = flat(result, torch.Tensor)
         found.update({f"result {n}": r for n, r in enumerate(results)})
+        if how.forward:
+            tangents = _attempt(found, "gradient", lambda: tangents_of(torch, built, function or called(torch, name, how.form), sample))
+            return found | {f"tangent {n}": t for n, t in enumerate(tangents or ())}
         results = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
         found["recorded"] = len(results)
         if not results or not how.orders:
@@ -255,9 +268,9 @@ def plain(value):
     return dtype, t.numpy(force=True)
 
 
-MORE = ("not implemented for 'Half'", "not implemented for 'BFloat16'", "not supported for Half", "outputs with complex dtype",
-        "inplace version of", "derivative for aten::", "is not currently implemented for", "returned an invalid gradient",
-        "out of DATA bounds", "Expected grad_output to have non-zero size",
+MORE = ("Trying to use forward AD with", "not implemented for 'Half'", "not implemented for 'BFloat16'", "not supported for Half",
+        "outputs with complex dtype", "inplace version of", "derivative for aten::", "is not currently implemented for",
+        "returned an invalid gradient", "out of DATA bounds", "Expected grad_output to have non-zero size",
         "Expected a proper Tensor but got None", "select(): index 0 out of range", "may not be a boolean tensor",
         "Half, Float or Double tensors but got BFloat16", "view size is not compatible with input tensor's size and stride")
 

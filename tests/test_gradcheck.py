@@ -336,10 +336,11 @@ def test_what_is_checked_stays_as_it_was(fast):
 
 
 def test_what_is_not_there_yet_is_said():
-    for check, option in ((torch.autograd.gradcheck, "check_forward_ad"), (torch.autograd.gradcheck, "check_batched_grad"),
-                          (torch.autograd.gradgradcheck, "check_fwd_over_rev"), (torch.autograd.gradgradcheck, "check_batched_grad")):
-        with pytest.raises(NotImplementedError, match=f"{option}.* needs .* does not have yet"):
-            check(torch.sin, real(torch, 2), raise_exception=False, **{option: True})
+    gradcheck, gradgradcheck = torch.autograd.gradcheck, torch.autograd.gradgradcheck
+    for check, options in ((gradcheck, ["check_batched_grad"]), (gradcheck, ["check_batched_forward_grad", "check_forward_ad"]),
+                           (gradgradcheck, ["check_batched_grad"])):
+        with pytest.raises(NotImplementedError, match=f"{options[0]}.* needs .* does not have yet"):
+            check(torch.sin, real(torch, 2), raise_exception=False, **dict.fromkeys(options, True))
 
 
 @pytest.mark.filterwarnings("ignore:gradcheck. Input #0")

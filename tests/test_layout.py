@@ -22,7 +22,7 @@ LAYERS = [
     ["cuda"],                                # a face, but Python runs it before any file of its folder: it must stay low
     ["engine"],
     ["ops.namespace"],
-    ["ops.compile", "ops.views", "ops.out", "ops.kernels", "ops.runtime"],
+    ["ops.compile", "ops.views", "ops.out", "ops.kernels", "ops.fit", "ops.forward", "ops.runtime"],
     ["ops.op", "ops.inplace"],
     ["ops.*"],                               # the families
     ["ops"],

@@ -12,11 +12,6 @@ MODULES = ["autograd", "autograd.graph", "autograd.function", "autograd.function
 # What of torch.autograd is public without standing in its __all__.
 MORE = {"autograd": ["anomaly_mode", "forward_ad", "function", "functional", "graph", "is_multithreading_enabled", "profiler"]}
 
-PENDING = {                                  # to be emptied when forward mode is there
-    "autograd": ["forward_ad"],
-    "autograd.forward_ad": ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"],
-}
-
 REASONS = {
     "autograd": {
         "NestedIOFunction": "kept in PyTorch for programs of before 0.4; Function does it all",
@@ -63,20 +58,20 @@ def public(name, oracle):
 @pytest.mark.parametrize("name", MODULES)
 def test_every_name_is_here(name, oracle):
     ours = module(name, "autograd_gpu")
-    excused = {*REASONS.get(name, ()), *PENDING.get(name, ())}
+    excused = REASONS.get(name, {})
     assert [n for n in public(name, oracle) if not hasattr(ours, n) and n not in excused] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_reasons_are_still_needed(name, oracle):
     ours, theirs = module(name, "autograd_gpu"), public(name, oracle)
-    excused = {**REASONS.get(name, {}), **dict.fromkeys(PENDING.get(name, ()), "pending")}
+    excused = REASONS.get(name, {})
     assert [n for n in excused if n not in theirs] == [], "PyTorch has no such public name"
     assert [n for n in excused if hasattr(ours, n)] == [], "it is here: drop the reason"
     assert all(excused.values())
 
 
-@pytest.mark.parametrize("name", [n for n in MODULES if n not in PENDING])
+@pytest.mark.parametrize("name", MODULES)
 def test_all_names_exactly_what_is_public(name):
     ours = module(name, "autograd_gpu")
     assert len(set(ours.__all__)) == len(ours.__all__) and all(hasattr(ours, n) for n in ours.__all__)

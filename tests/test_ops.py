@@ -10,6 +10,7 @@ What may differ from PyTorch:
  4. An index past an empty dimension is an error here, always; PyTorch looks at no index where there is nothing to index.
  5. Which of equal elements comes first, where the sort is not stable.
  6. What was overwritten by an op without a derivative has a gradient of zero; in PyTorch that of a logical op's result goes through to it.
+ 7. A tangent is what the gradients say, at a kink or a pole, too; PyTorch has formulas of their own for some ops.
 """
 import ast
 import contextlib
@@ -22,7 +23,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from autograd_gpu.autograd import gradcheck, gradgradcheck
+from autograd_gpu.autograd import forward_ad, gradcheck, gradgradcheck
 from autograd_gpu.ops.namespace import OPS, REGISTRY, raw, rebind
 from autograd_gpu.ops.op import Op
 from tests import loop, make_ops_page
@@ -61,6 +62,15 @@ LEFT_OUT_CHANGES = {
     "block_diag": ("first empty",),          # PyTorch: the gradient of another place
     "pixel_unshuffle": ("last empty",),      # PyTorch: the input's own size
     "F.soft_margin_loss": ("inf",),          # PyTorch: inf / inf in its gradient
+}
+# Of tangents besides (rule 7): at what is equal to its bound, a quotient by 0, the mean of nothing, a p-norm of 0.
+TANGENTS_LEFT_OUT = {
+    **dict.fromkeys(("prelu", "fmax", "clamp", "clip", "polar", "F.gaussian_nll_loss", "atan2", "arctan2", "div", "divide", "true_divide"),
+                    ("ties", "zeros")),
+    **dict.fromkeys(("F.cross_entropy", "median", "nanmedian", "logsumexp", "var", "var_mean", "channel_shuffle", "pixel_unshuffle"),
+                    ("last empty", "first empty")),
+    **dict.fromkeys(("norm", "linalg.norm", "linalg.vector_norm", "pairwise_distance"), ("zeros", "last empty", "first empty")),
+    "view_as_complex": ("first empty",),
 }
 
 
@@ -123,6 +133,22 @@ def test_sizes_and_values_at_the_edges(name, oracle):
     check(oracle, name, lambda sample: [How(change=c) for c in changes])
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_tangents(name, oracle):
+    def hows(sample):
+        for form in forms(name, sample):
+            if not (name in LOGICAL and form == "in-place"):     # rule 6
+                yield How(form=form, forward=True)
+        yield How("complex128", forward=True)
+        for change in CHANGES[1:-2]:
+            if change not in (*LEFT_OUT_CHANGES.get(name, ()), *TANGENTS_LEFT_OUT.get(name, ())):
+                yield How(change=change, forward=True)
+        if sample.kwargs.get("dtype") is None:       # which PyTorch's tangents do not have
+            yield How("float32", change="strided", forward=True)
+            yield How("float16", forward=True)
+    check(oracle, name, hows)
+
+
 @pytest.mark.parametrize("name", [n for n, (r, _) in ALL.items() if isinstance(r, Op) and r.is_elementwise])
 def test_elements_at_the_edges(name, oracle):
     left_out = frozenset(LEFT_OUT.get(name, ()))
@@ -177,11 +203,15 @@ def check_differences(name, function, samples):
             if not found.get("recorded") or "gradient" in found or not all(t.isfinite().all() for t in built.operands):
                 continue                     # an error, nothing to differentiate, or edges
 
-            def f(*operands, built=built, sample=sample):
+            results = loop.flat(built.call(function, sample), torch.Tensor)
+            kept = [n for n, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad
+                    and r.dtype.to_complex() is torch.complex128 and r.isfinite().all()]
+
+            def f(*operands, built=built, sample=sample, kept=kept):
                 results = loop.flat(built.call(function, sample, operands), torch.Tensor)
-                return tuple([r for r in results if r.requires_grad and r.dtype.to_complex() is torch.complex128 and r.isfinite().all()])
-            gradcheck(f, built.operands, fast_mode=True)
-            gradgradcheck(f, built.operands, fast_mode=True)
+                return tuple([results[n] for n in kept])
+            gradcheck(f, built.operands, fast_mode=True, check_forward_ad=True)
+            gradgradcheck(f, built.operands, fast_mode=True, check_fwd_over_rev=True)
             checked += 1
     return checked
 
@@ -210,7 +240,7 @@ def test_every_op_runs():
     def run():
         for name, (_, found) in ALL.items():
             for sample in found:
-                for how in (How(orders=2), How("complex128", orders=2), How("float16", orders=1), How("int64")):
+                for how in (How(orders=2), How("complex128", orders=2), How("float16", orders=1), How("int64"), How(forward=True)):
                     outcome(torch, name, sample, how)
 
     sys.setprofile(profile)
@@ -234,6 +264,8 @@ def test_an_op_without_a_derivative_says_so(name, program):
     with pytest.raises(RuntimeError, match=f"derivative.*{name}.*not implemented"):
         program(x).sum().backward()
     assert x.grad is None
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=f"forward AD with aten::{name}"):
+        program(forward_ad.make_dual(x, x))
 
 
 def test_every_name_that_formulas_and_composites_use_exists():

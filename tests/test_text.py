@@ -99,3 +99,11 @@ def test_options():
     assert repr(torch.tensor([1e-5])) == "tensor([1.0e-05])"
     torch.set_printoptions(profile="default")
     assert repr(torch.tensor([1.5])) == "tensor([1.5000])"
+
+
+def test_a_number_is_formatted_as_a_number():
+    x = torch.tensor(1.5, requires_grad=True)
+    assert f"{x} {x * 2:.3f} {torch.tensor(3)} {torch.tensor(True)} {torch.tensor([1.0])}" == "1.5 3.000 3 True tensor([1.])"
+    assert f"{torch.nn.Parameter(torch.tensor(1.0))}" == "Parameter containing:\ntensor(1., requires_grad=True)"
+    with pytest.raises(TypeError, match="unsupported format string"):
+        format(torch.tensor([1.0]), ".2f")

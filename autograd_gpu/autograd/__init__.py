@@ -1,5 +1,5 @@
 """Differentiation, under torch.autograd's names."""
-from autograd_gpu.autograd import function, functional, graph, profiler
+from autograd_gpu.autograd import forward_ad, function, functional, graph, profiler
 from autograd_gpu.autograd.function import Function
 from autograd_gpu.autograd.gradcheck import gradcheck, gradgradcheck
 from autograd_gpu.backward import backward, grad
@@ -9,6 +9,6 @@ from autograd_gpu.engine.anomaly_mode import detect_anomaly, set_detect_anomaly
 from autograd_gpu.engine.grad_mode import enable_grad, enforce_grad_layout_policy, inference_mode, no_grad, set_grad_enabled
 from autograd_gpu.engine.workers import is_multithreading_enabled, set_multithreading_enabled
 
-__all__ = ["Function", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "enforce_grad_layout_policy", "function",
-           "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled",
-           "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = ["Function", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "enforce_grad_layout_policy", "forward_ad",
+           "function", "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode",
+           "is_multithreading_enabled", "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]

@@ -1,25 +1,29 @@
 """Operations of the user's own: forward and backward in Python, on Tensors."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
 from typing import Any
 
 from autograd_gpu import devices as _device
+from autograd_gpu.autograd.function_jvp import push
 from autograd_gpu.base import Tensor, count_write, version, wrap
 from autograd_gpu.cuda import streams as _streams
-from autograd_gpu.engine.grad_mode import local, no_grad
+from autograd_gpu.engine.forward_mode import unseen
+from autograd_gpu.engine.grad_mode import everywhere, local, no_grad
 from autograd_gpu.engine.inside import depend, refusal, refusing, remembering
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of, stand_in
 from autograd_gpu.engine.packing import SavedTensor, packing
 from autograd_gpu.engine.saved import RELEASED, Packed, freed, list_item, own_result
+from autograd_gpu.ops.fit import fit, fit_tensor
 from autograd_gpu.ops.inplace import check_history
 from autograd_gpu.ops.namespace import OPS
-from autograd_gpu.ops.runtime import fit, fit_tensor
 from autograd_gpu.ops.views import FunctionStep, refresh, set_history
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+_NOTHING = contextlib.nullcontext()
 
 
 class _OwnResult:
@@ -52,7 +56,7 @@ class FunctionCtx(Node):
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for `saved_for_forward` in jvp."""
+        """Keep tensors for `saved_tensors` in jvp."""
         if not all([t is None or isinstance(t, Tensor) for t in tensors]):
             raise AssertionError("save_for_forward expects all arguments to be tensors; keep anything else as an attribute of ctx")
         self.saved_for_forward = tensors
@@ -73,7 +77,12 @@ class FunctionCtx(Node):
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What save_for_backward kept. Raises RuntimeError where it was freed by a backward, or written to in place since."""
+        """What save_for_backward kept; in jvp, what save_for_forward was given.
+
+        Raises RuntimeError where it was freed by a backward, or written to in place since.
+        """
+        if self.saved_for_forward:           # jvp is running
+            return self.saved_for_forward
         if self._saved is RELEASED:
             raise freed(self)
         return tuple([self._unpack(i) for i in range(len(self._saved))])
@@ -266,7 +275,12 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """The tangents of the outputs, from those of forward's arguments."""
+        """The tangents of the outputs, from those of forward's arguments: zeros for a Tensor that has none (None where
+        set_materialize_grads(False) was called), None for what is no Tensor. None stands for zero.
+
+        That of an input that forward wrote to (mark_dirty) has to be written to in the same way, and returned; that of a view has to be the
+        same view of the input's.
+        """
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
 
     @classmethod
@@ -291,15 +305,17 @@ class Function:
         ctx.materialize_grads = True
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ctx._saved = ctx.saved_for_forward = ()
         ctx._saved_at = []
-        with remembering() if recorded else no_grad() as inside:
+        with remembering() if recorded else no_grad() as inside, unseen() if everywhere.levels else _NOTHING:
             if apart:
                 output = cls.forward(*args)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args)
-            outputs = _check_outputs(ctx, output if isinstance(output, tuple) else (output,), inputs)
+            returned = _check_outputs(ctx, output if isinstance(output, tuple) else (output,), inputs)
         ctx._inputs = [_meta(a) if isinstance(a, Tensor) else None for a in args] if recorded else ()
-        outputs = _attach(ctx, outputs, inputs, recorded)
+        outputs = _attach(ctx, returned, inputs, recorded)
+        if everywhere.levels:
+            push(ctx, args, returned, outputs)
         if recorded:
             ctx._inside = _left(inside, outputs)
             ctx._save(state)

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autograd_gpu.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from autograd_gpu.autograd.function import Function
 from autograd_gpu.backward import grad
 from autograd_gpu.base import Tensor, wrap
@@ -42,9 +43,10 @@ def gradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: 
     memory is changed while it runs, and is as before afterwards, as is their .grad.
 
     atol, rtol: as in allclose. nondet_tol: how far two backwards of the same may differ. check_undefined_grad: whether the backwards
-    of custom Functions have to cope with gradients that are None. fast_mode: compare one random projection of each Jacobian in place
+    of custom Functions have to cope with gradients that are None. check_forward_ad: also compare tangents, J u, computed in forward mode;
+    without check_backward_ad, only these. fast_mode: compare one random projection of each Jacobian in place
     of all of it. masked: let gradients that should be zero be close to it. check_grad_dtypes: nothing left to check, since the engine
-    gives each gradient its input's dtype. check_batched_grad, check_forward_ad: not there yet.
+    gives each gradient its input's dtype. check_batched_grad, check_batched_forward_grad: not there yet.
     Returns True, or without raise_exception False in place of a GradcheckError.
     Raises: GradcheckError; ValueError where no input requires a gradient; RuntimeError for an input whose elements overlap in memory;
     NotImplementedError for what is not there yet; AssertionError for options that contradict each other, or where the shape or dtype
@@ -57,18 +59,22 @@ def gradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: 
         raise AssertionError("gradcheck: check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("gradcheck: check_batched_forward_grad=True requires check_forward_ad to be True")
-    if check_forward_ad:
-        raise NotImplementedError("gradcheck: check_forward_ad (in gradgradcheck: check_fwd_over_rev) needs forward mode AD, which "
-                                  "autograd_gpu does not have yet: leave it out")
-    if check_batched_grad:
-        raise NotImplementedError("gradcheck: check_batched_grad needs vmap, which autograd_gpu does not have yet: leave it out")
+    for name, wanted in (("check_batched_grad", check_batched_grad), ("check_batched_forward_grad", check_batched_forward_grad)):
+        if wanted:
+            raise NotImplementedError(f"gradcheck: {name} needs vmap, which autograd_gpu does not have yet: leave it out")
     check = _Check(func, _as_tuple(inputs), eps, atol, rtol, nondet_tol)
     check.check_inputs()
     try:
-        check.check_jacobians(fast_mode)
-        check.check_zero_grad(bool(masked))
-        if check_undefined_grad:
-            check.check_undefined_grad()
+        if check_backward_ad:
+            check.check_jacobians(fast_mode)
+        if check_forward_ad:
+            check.check_forward(fast_mode)
+            if check_undefined_grad:
+                check.check_missing_tangents()
+        if check_backward_ad:
+            check.check_zero_grad(bool(masked))
+            if check_undefined_grad:
+                check.check_undefined_grad()
     except GradcheckError:
         if raise_exception:
             raise
@@ -84,7 +90,7 @@ def gradgradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], grad
     """gradcheck of the gradients of `func`, as a function of the inputs and of the gradients with respect to its outputs.
 
     grad_outputs: these gradients; by default random ones between -1 and 1, the same each time, strided if
-    gen_non_contig_grad_outputs. check_fwd_over_rev: not there yet. All else as in gradcheck.
+    gen_non_contig_grad_outputs. check_fwd_over_rev: also compare the gradients' tangents. All else as in gradcheck.
     Reference: torch.autograd.gradgradcheck.
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
@@ -100,8 +106,8 @@ def gradgradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], grad
         grad_outputs = [_random_grad(o, stream, gen_non_contig_grad_outputs) for o in outputs if o.requires_grad]
 
     def gradients(*args):
+        wanted = [x.requires_grad_() for x, own in zip(args, inputs, strict=False) if _is_wanted(own)]      # forward mode gives plain ones
         outputs = [o for o in _as_tuple(func(*args[:len(inputs)])) if o.requires_grad]
-        wanted = [x for x in args[:len(inputs)] if _is_wanted(x)]
         found = grad(outputs, wanted, args[len(inputs):], create_graph=True, allow_unused=True)
         return [g for g in found if g is not None]
 
@@ -144,13 +150,7 @@ class _Check:
 
     def outputs(self):
         """What the function returns, as real Tensors: {(position, which part of a complex one): Tensor}."""
-        found: dict[tuple[int, str | None], Tensor] = {}
-        for i, o in enumerate(self.call()):
-            if o.is_complex():
-                found[i, "imaginary"], found[i, "real"] = o.imag, o.real
-            else:
-                found[i, None] = o
-        return found
+        return _as_real(self.call())
 
     # ----------------------------------------------------------------------------------------------------- differences
 
@@ -173,10 +173,7 @@ class _Check:
 
     def slopes(self, place, u, names):
         """{output: J u}. For a complex place: the derivative along u.real, plus i times that along i u.imag."""
-        found = self.quotients(place, u.real, names)
-        if place.is_complex():
-            found = [a + 1j * b for a, b in zip(found, self.quotients(place, 1j * u.imag, names), strict=True)]
-        return dict(zip(names, found, strict=True))
+        return _along_parts(lambda v: self.quotients(place, v, names), u, names)
 
     def numerical(self, x, outputs):
         """The Jacobian of each output: a row per element of x, a column per element of the output."""
@@ -187,6 +184,27 @@ class _Check:
             for name, slope in self.slopes(x.data[index], u, outputs).items():
                 found[name][row] = slope
         return found
+
+    # -------------------------------------------------------------------------------------------------------- tangents
+
+    def tangents(self, tangents, names):
+        """The tangents, flat, of the outputs of these names, for {position of an input: its tangent}."""
+        with dual_level():
+            inputs = [make_dual(x.detach(), tangents[j]) if j in tangents else x.detach() if j in self.wanted else x
+                      for j, x in enumerate(self.inputs)]
+            found = _as_real([_tangent(o) for o in _as_tuple(self.func(*inputs))])
+        return [found[name].reshape(-1) for name in names]
+
+    def pushed(self, j, u, names):
+        """{output: J u} by forward mode, as in slopes."""
+        zeros = {i: x.detach().new_zeros(x.shape) for i, x in self.wanted.items()}
+        return _along_parts(lambda v: self.tangents(zeros | {j: v.to(self.wanted[j].dtype)}, names), u, names)
+
+    def pushed_units(self, j, outputs):
+        """The Jacobian of each output with respect to input j by forward mode, as in numerical."""
+        x = self.wanted[j]
+        rows = [self.pushed(j, u * (1 + 1j) if x.is_complex() else u, outputs) for u in _unit_vectors(x.detach())]
+        return {name: OPS.stack([row[name] for row in rows]) if rows else o.new_zeros((0, o.numel())) for name, o in outputs.items()}
 
     # ------------------------------------------------------------------------------------------------------- backwards
 
@@ -214,17 +232,21 @@ class _Check:
 
     def check_jacobians(self, fast):
         """Compare J of each output that requires a gradient with respect to each input that does."""
+        found = self.differentiable(fast)
+        if found and fast:
+            self.compare_projections(found)
+        elif found:
+            self.compare_jacobians(found)
+
+    def differentiable(self, fast):
+        """The outputs that require a gradient. Where none does, none may change with the inputs."""
         outputs = self.outputs()
         found = {name: o for name, o in outputs.items() if o.requires_grad}
         if not found:
             self.check_constant({name: o for name, o in outputs.items() if o.is_floating_point()}, fast)
-        elif fast:
-            self.compare_projections(found)
-        else:
-            self.compare_jacobians(found)
+        return found
 
     def check_constant(self, outputs, fast):
-        """Where no output requires a gradient, none may change with the inputs."""
         for x in self.wanted.values():
             found = self.slopes(x.data, _random(x, self.stream), outputs) if fast else self.numerical(x, outputs)
             if any([not _is_zero(slope, self.nondet_tol if fast else 0) for slope in found.values()]):
@@ -254,6 +276,33 @@ class _Check:
                     raise GradcheckError(f"{_mismatch(name, j, a, n)}These are projections on random vectors, as fast_mode is set. The "
                                          f"Jacobians themselves {'are close: pass fast_mode=False' if close else 'differ too'}.\n"
                                          f"numerical:{differences}\nanalytical:{jacobian}\n")
+
+    def check_forward(self, fast):
+        """Compare J of each output that requires a gradient, computed in forward mode."""
+        outputs = self.differentiable(fast)
+        for j, x in self.wanted.items():
+            if fast:
+                u = _random(x, self.stream)
+                found, expected = self.pushed(j, u, outputs), self.slopes(x.data, u, outputs)
+            else:
+                found, expected = self.pushed_units(j, outputs), self.numerical(x, outputs)
+            for name in outputs:
+                a, n = found[name], expected[name]
+                if not _close(a, n, self.rtol, self.atol * (_weight(u) if fast else 1)):
+                    a, n = (a, n) if fast else (a.t(), n.t())
+                    raise GradcheckError(_mismatch(name, j, a, n, "computed with forward mode "))
+
+    def check_missing_tangents(self):
+        """An input without a tangent has to count as one whose tangent is zero."""
+        names = [name for name, o in self.outputs().items() if o.requires_grad]
+        tangents = {j: _random(x, self.stream) for j, x in self.wanted.items()}
+        for j, x in self.wanted.items():
+            without = {i: t for i, t in tangents.items() if i != j}
+            zero = self.tangents(tangents | {j: x.detach().new_zeros(x.shape)}, names)
+            for (i, _), a, b in zip(names, zero, self.tangents(without, names), strict=True):
+                if not _close(a, b, 1e-5, 1e-8):
+                    raise GradcheckError(f"Mismatch in tangent values for output with index: {i} when input {j} has an undefined tangent "
+                                         f"value. Got: {a} but expected: {b}")
 
     def check_zero_grad(self, masked):
         """A gradient of zero for each output has to become zero for each input."""
@@ -291,6 +340,31 @@ class _UndefinedGrad(Function):
     @staticmethod
     def backward(ctx, g):
         return None
+
+
+def _as_real(outputs):
+    """Complex outputs as two real ones: {(position, which part of a complex one): Tensor}."""
+    found: dict[tuple[int, str | None], Tensor] = {}
+    for i, o in enumerate(outputs):
+        if o.is_complex():
+            found[i, "imaginary"], found[i, "real"] = o.imag, o.real
+        else:
+            found[i, None] = o
+    return found
+
+
+def _tangent(output):
+    """The tangent of an output; zeros if it has none."""
+    tangent = unpack_dual(output).tangent
+    return output.detach().new_zeros(output.shape) if tangent is None else tangent.detach()
+
+
+def _along_parts(slopes, u, names):
+    """{output: J u} of what gives a list of them for a direction; for a complex u, that of its real part, plus i times that of i u.imag."""
+    found = slopes(u.real)
+    if u.is_complex():
+        found = [a + 1j * b for a, b in zip(found, slopes(1j * u.imag), strict=True)]
+    return dict(zip(names, found, strict=True))
 
 
 def _as_tuple(value):
@@ -342,7 +416,7 @@ def _close(a, n, rtol, atol):
     return OPS.allclose(a.to(dtype), n.to(a.device, dtype), rtol, atol)
 
 
-def _mismatch(name, j, analytical, numerical):
+def _mismatch(name, j, analytical, numerical, how=""):
     i, part = name
     where = "" if part is None else f"While considering the {part} part of complex outputs only, "
-    return (f"{where}Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{numerical}\nanalytical:{analytical}\n")
+    return (f"{where}Jacobian {how}mismatch for output {i} with respect to input {j},\nnumerical:{numerical}\nanalytical:{analytical}\n")

@@ -29,7 +29,7 @@ def deliverer(task, arrive):
 
     Where it is the last of a leaf, `arrive(task, n, g, shared)` does the rest.
     """
-    dependencies, buffers, owned, tensors = task.dependencies, task.buffers, task.owned, task.create_graph
+    dependencies, buffers, owned, tensors = task.dependencies, task.buffers, task.owned, task.tensors
     directly = arrive is arrive_at_leaf and task.needed is None and task.captures is None
 
     def deliver(n, nr, g, grad):
@@ -67,7 +67,7 @@ def deliverer(task, arrive):
 def deliver_all(task, node, results, grad, deliver):
     """Deliver the gradients of a node with any number of edges, that took `grad`."""
     seen = set()
-    tensors, streams, rare = task.create_graph, task.streams, node._rare
+    tensors, streams, rare = task.tensors, task.streams, node._rare
     several = node._arity != 1
     crosses = streams is not None and (streams.several or rare is not None and rare.crosses)
     for (n, nr), g in zip(node._edges(), results if several else (results,), strict=True):
@@ -99,7 +99,7 @@ def _visit(task, node, grad):
 
     A node that runs is captured before its hooks, one at which the backward ends after them, as in PyTorch.
     """
-    rare, tensors = node._rare, task.create_graph
+    rare, tensors = node._rare, task.tensors
     runs = task.needed is None or node in task.needed
     hooked = rare is not None and (rare.tensor_hooks or rare.retain)
     if hooked and not runs:
@@ -164,15 +164,15 @@ def _arrive_at_leaf(task, node, g, shared):
     leaf_hooks = variable._hooks
     if node not in task.captured if task.captures is not None else task.needed is not None and node not in task.needed:
         if node in task.ends and leaf_hooks is not None:
-            _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph)
+            _hooks.run_leaf_hooks(leaf_hooks, g, task.tensors)
         return
     if leaf_hooks is not None and (leaf_hooks.tensor_hooks or leaf_hooks.grad_dtype is not _hooks.OWN):
-        g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.create_graph), True
+        g, shared = _hooks.run_leaf_hooks(leaf_hooks, g, task.tensors), True
     if task.captures is not None:
         task.captures[node, 0] = _own(task, g)
         return
     if rare is not None and rare.prehooks:
-        g, shared = _hooks.run_prehooks(node, g, task.create_graph), True
+        g, shared = _hooks.run_prehooks(node, g, task.tensors), True
     if variable._requires and g is not None:
         if variable._leaf is None or variable._leaf() is not node:
             raise RuntimeError("leaf variable has been moved into the graph interior: it was written to after it was used, and has a "
@@ -185,7 +185,7 @@ def _arrive_at_leaf(task, node, g, shared):
                 raise (RuntimeError if isinstance(result, Tensor) else TypeError)(
                     f"post accumulate grad hooks should return None, got {type(result).__name__}")
     if rare is not None and rare.posthooks:
-        _hooks.run_posthooks(node, (), g, task.create_graph)
+        _hooks.run_posthooks(node, (), g, task.tensors)
 
 
 def _laid_out(g, own):
@@ -199,7 +199,12 @@ def accumulate(variable: Tensor, g, shared):
     with _LOCKS[(id(variable) >> 6) & 63]:
         old = variable._grad
         if isinstance(g, Tensor):
-            variable._grad = _laid_out(g, variable._array) if old is None else old + g
+            if old is None:
+                variable._grad = _laid_out(g, variable._array)
+            elif local.state.enabled:
+                variable._grad = old + g
+            else:
+                old.add_(g)
         elif old is None:
             own = variable._array
             if not shared and (g.strides == own.strides or not local.state.enforces_layout):

@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import sys
 import threading
 import weakref
 
@@ -34,10 +35,11 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 class Everywhere:
     """What concerns all threads, in one place that costs 2 ns to look at."""
 
-    __slots__ = ("inferring", "anomaly", "check_nan", "nowhere", "profiled", "lines", "noting")
+    __slots__ = ("unusual", "levels", "anomaly", "check_nan", "nowhere", "profiled", "lines", "noting")
 
     def __init__(self):
-        self.inferring = 0                   # inference_mode blocks entered, in whatever thread
+        self.unusual = 0                     # inference_mode blocks entered, in whatever thread, and dual levels
+        self.levels = ()                     # the dual levels entered, outermost first (engine/forward_mode.py)
         self.anomaly = False
         self.check_nan = True
         self.nowhere = False                 # whether a node was ever recorded that no gradient leaves (engine/node.py: leads_nowhere)
@@ -54,12 +56,13 @@ _lock = threading.Lock()                     # guards `_states` and the fields o
 class State:
     """One thread's modes. `mode` is what a recording looks at: it combines the others."""
 
-    __slots__ = ("mode", "run", "enabled", "inference", "saved_hooks", "graph_task", "at", "disabled_hooks", "multithreading",
+    __slots__ = ("mode", "run", "enabled", "inference", "sees", "saved_hooks", "graph_task", "at", "disabled_hooks", "multithreading",
                  "enforces_layout", "depth", "started_at", "result_of", "before_write", "inside", "__weakref__")
 
     def __init__(self):
         self.enabled = True
         self.inference = False
+        self.sees = sys.maxsize              # of the dual levels, how many its operations carry tangents at, outermost first
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
@@ -78,8 +81,8 @@ class State:
 
     def follow(self, other):
         """Take over the modes of another thread, on whose behalf this one works."""
-        for name in ("enabled", "inference", "graph_task", "at", "disabled_hooks", "before_write", "multithreading", "enforces_layout",
-                     "depth"):
+        for name in ("enabled", "inference", "sees", "graph_task", "at", "disabled_hooks", "before_write", "multithreading",
+                     "enforces_layout", "depth"):
             setattr(self, name, getattr(other, name))
         self.saved_hooks = list(other.saved_hooks)
         self.refresh()
@@ -93,7 +96,7 @@ class State:
         if self.inference or not self.enabled and self.inside is None:
             self.mode = OFF
         else:
-            self.mode = RARE if everywhere.noting or self.saved_hooks or self.inside is not None else ON
+            self.mode = RARE if everywhere.noting or everywhere.levels or self.saved_hooks or self.inside is not None else ON
 
 
 class _Local(threading.local):
@@ -144,6 +147,21 @@ def _noting_changed():
     everywhere.noting = everywhere.anomaly or everywhere.lines > 0
     for state in _states:
         state.refresh()
+
+
+def carries_tangents() -> bool:
+    """Whether this thread's operations carry tangents, where an operand has one."""
+    return bool(everywhere.levels) and local.state.sees > 0 and not local.state.inference
+
+
+def set_levels(levels):
+    """Make these the dual levels, in all threads."""
+    local.state                              # noqa: B018 - as above
+    with _lock:
+        everywhere.unusual += len(levels) - len(everywhere.levels)
+        everywhere.levels = levels
+        for state in _states:
+            state.refresh()
 
 
 def _enable(flag):
@@ -318,7 +336,7 @@ class inference_mode(_Mode):
         state = local.state
         self._previous.append((state.inference, state.enabled))
         with _lock:
-            everywhere.inferring += self._mode
+            everywhere.unusual += self._mode
         state.inference, state.enabled = self._mode, not self._mode
         state.refresh()
 
@@ -326,7 +344,7 @@ class inference_mode(_Mode):
         state = local.state
         state.inference, state.enabled = self._previous.pop()
         with _lock:
-            everywhere.inferring -= self._mode
+            everywhere.unusual -= self._mode
         state.refresh()
 
     def _fresh(self):

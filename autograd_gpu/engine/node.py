@@ -14,6 +14,7 @@ from autograd_gpu.cuda import streams as _streams
 from autograd_gpu.devices import CPU
 from autograd_gpu.devices import cupy as _cupy
 from autograd_gpu.engine.anomaly_mode import note
+from autograd_gpu.engine.forward_mode import carry_copy
 from autograd_gpu.engine.grad_mode import everywhere
 
 next_seq = itertools.count().__next__
@@ -246,6 +247,8 @@ def edge_of(t: Tensor):
 def stand_in(t: Tensor, array) -> Tensor:
     """A Tensor over other memory with t's place in the graph: what flows to it flows where t's gradients go."""
     out = wrap(array)
+    if everywhere.levels:
+        carry_copy(t, out)
     out._node, out._nr = edge_of(t)
     out._requires = t._requires
     return out

@@ -6,7 +6,8 @@ import functools
 
 from autograd_gpu.base import Tensor, version, wrap
 from autograd_gpu.devices import is_array
-from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.forward_mode import carry
+from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.hooks import LeafHooks
 from autograd_gpu.engine.node import edge_of
 from autograd_gpu.engine.saved import NEVER, RELEASED, Packed, constant, freed, own_result
@@ -72,6 +73,8 @@ def _pack(pack_hook, unpack_hook, t, edge, requires, counter):
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
                            "can not be modified by in-place operations: write to a clone()")
     packed.unpack, packed.counter, packed.edge, packed.requires = unpack_hook, counter, edge, requires
+    if everywhere.levels:
+        carry(t, packed)
     packed.shape, packed.dtype = t._array.shape, t._array.dtype
     return packed
 

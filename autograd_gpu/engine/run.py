@@ -20,7 +20,7 @@ NESTED = 30                                  # so many backwards inside each oth
 
 
 def run(task: GraphTask, roots):
-    """Run a backward. `roots`: [(node, output number, gradient as an array, or as a Tensor if create_graph)].
+    """Run a backward. `roots`: [(node, output number, gradient as an array, or as a Tensor if the task has `tensors`)].
 
     This thread does the work, but for a graph on several CUDA devices each has its worker (engine/workers.py).
     """
@@ -90,7 +90,7 @@ def _on_a_fresh_thread(task, roots, state):
 
 def _drain(task, roots):
     """Run a task's nodes on this thread."""
-    buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.create_graph
+    buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.tensors
     watched = ends or everywhere.anomaly or everywhere.profiled              # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
     here, streams = None, task.streams

@@ -11,7 +11,8 @@ from __future__ import annotations
 import weakref
 
 from autograd_gpu.base import Tensor, Version, version, wrap
-from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.forward_mode import carry_from_packed, carry_from_result
+from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.node import LAST
 
 
@@ -39,7 +40,7 @@ RELEASED = _Released()
 class Packed:
     """What a pack hook made of a saved value."""
 
-    __slots__ = ("content", "unpack", "counter", "edge", "requires", "shape", "dtype")
+    __slots__ = ("content", "unpack", "counter", "edge", "requires", "shape", "dtype", "__weakref__")
     _counter = NEVER
 
     def open(self, node, what, saved_at):
@@ -55,6 +56,8 @@ class Packed:
         if t._array.shape != self.shape:
             raise RuntimeError(f"the unpack hook gave a tensor of shape {t._array.shape} for one of shape {self.shape}")
         out = wrap(t._array)
+        if everywhere.levels:
+            carry_from_packed(self, out)
         out._counter = version(t)
         node, out._nr = self.edge
         out._requires = self.requires
@@ -130,6 +133,8 @@ def own_result(node, array, nr, counter):
 def _with_history(t, node, nr):
     if t._array.dtype.kind not in "fcV":     # such as the indices of a maximum: no gradient flows there
         return t
+    if everywhere.levels:
+        carry_from_result(node, nr, t)
     view = local.state.result_of.get(node)
     if view is not None:
         node, nr = view, 0

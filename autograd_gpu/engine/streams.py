@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from autograd_gpu.base import Tensor
 from autograd_gpu.cuda.streams import Surroundings, captures, keep
 from autograd_gpu.engine.anomaly_mode import warn
+from autograd_gpu.engine.forward_mode import tangents
+from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.engine.node import LEAF, Node
 from autograd_gpu.engine.task import ABSENT, UNWANTED
 
@@ -102,7 +105,7 @@ class Crossings:
         for node, g in given:
             array = getattr(g, "_array", g)
             if node._stream in self._others and array is not None and type(array) is not np.ndarray:
-                keep(array, self.caller.streams[array.device.id])
+                _keep(g, self.caller.streams[array.device.id])
 
     def _on(self, node: Node | None, index):
         """Where a node has what it makes or takes on a device: on its own stream, or what is current where it runs."""
@@ -125,7 +128,7 @@ class Crossings:
                 if _warns and n._kind == LEAF and made is source._stream:
                     warn(_MISMATCH)
                 self._awaited.setdefault(n, []).append((used, made.mark()))
-                keep(array, used)
+                _keep(g, used)
         there = there[nr] if type(there) is list else there
         last = n._kind == LEAF and task.dependencies[n] == 1
         if used is None or not last and (there is None or there is ABSENT):
@@ -139,3 +142,11 @@ class Crossings:
         """A node's stream waits for the gradients that it is about to read."""
         for stream, event in self._awaited.pop(node, ()):
             stream.wait_for(event)
+
+
+def _keep(g, stream):
+    """Hold the memory of a gradient, an array or a Tensor, and of its tangents for a stream that uses them."""
+    keep(getattr(g, "_array", g), stream)
+    if everywhere.levels and isinstance(g, Tensor):
+        for t in tangents(g):
+            keep(t._array, stream)

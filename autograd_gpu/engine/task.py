@@ -5,7 +5,7 @@ import operator
 
 from autograd_gpu.cuda.offload import kept
 from autograd_gpu.engine.ahead import Ahead
-from autograd_gpu.engine.grad_mode import everywhere
+from autograd_gpu.engine.grad_mode import carries_tangents, everywhere
 from autograd_gpu.engine.node import LEAF, MANY, TWO, output_count
 
 _by_seq = operator.attrgetter("_seq")
@@ -22,11 +22,12 @@ class GraphTask:
     backward(inputs=...): the nodes whose gradients are wanted. With neither, all leaves get theirs.
     """
 
-    __slots__ = ("keep_graph", "create_graph", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers", "owned",
-                 "roots", "streams", "current", "ahead", "__weakref__")
+    __slots__ = ("keep_graph", "create_graph", "tensors", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers",
+                 "owned", "roots", "streams", "current", "ahead", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
+        self.tensors = create_graph or everywhere.levels and carries_tangents()        # whether its gradients are Tensors, not arrays
         self.captured = () if captures is None else {node for node, _ in captures}
         # where gradients of tensors that are no leaves are captured; a sole root
         self.ends = {n for n in self.captured if n._arity} if captures else set()

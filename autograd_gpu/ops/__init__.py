@@ -7,6 +7,7 @@ from autograd_gpu.ops import (  # noqa: F401
     convolution,
     decompositions,
     dropout,
+    duals,
     elementwise,
     exchange,
     gather,

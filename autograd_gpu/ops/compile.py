@@ -270,7 +270,7 @@ def _function(text, op, on_cuda, out):
             _record(text, op, on_cuda)
         elif op.outputs == 1:
             text("out._node = None; out._nr = 0; out._requires = False")
-            text("if everywhere.inferring: mark(out)")
+            text("if everywhere.unusual: mark(out)")
         text("return " + _returned(op))
 
 
@@ -398,7 +398,7 @@ def _wrap_outputs(text, op):
             text(f"if type(d_{n}) is not nd: d_{n} = asarray(d_{n})")
             _new_tensor(text, f"o_{n}", f"d_{n}")
             text(f"o_{n}._counter = o_{n}._view = o_{n}._node = None; o_{n}._nr = 0; o_{n}._requires = False")
-        text("if everywhere.inferring: " + "; ".join([f"mark(o_{n})" for n in op.output_names]))
+        text("if everywhere.unusual: " + "; ".join([f"mark(o_{n})" for n in op.output_names]))
 
 
 def _step_arguments(op):
@@ -442,16 +442,20 @@ def _record(text, op, on_cuda):
             for i, n in enumerate(op.output_names):
                 if op.differentiable[i]:
                     text(f"o_{n}._node = node; o_{n}._nr = {i}; o_{n}._requires = True")
-        outs = "out" if op.outputs == 1 else "*outs" if op.outputs == "list" else ", ".join(
-            [f"o_{n}" for n, differentiable in zip(op.output_names, op.differentiable, strict=True) if differentiable])
-        text(f"if mode == 2: rare(node, local.state, {outs})")
-    if op.outputs == 1:                      # a view made while nothing is recorded requires what its base does, and is a leaf
-        text("else:")
-        text(f"    out._node = None; out._nr = 0; out._requires = {'view.base._requires' if op.is_view else 'False'}")
-        if op.is_view:
-            text("    if not local.state.records(): view.step = unrecorded(view.step)")
-        else:
-            text("    if everywhere.inferring: mark(out)")
+        text(f"if mode == 2: rare(node, local.state, {_made(op)})")
+    with text.block("else:"):
+        if op.outputs == 1:                  # a view made while nothing is recorded requires what its base does, and is a leaf
+            text(f"out._node = None; out._nr = 0; out._requires = {'view.base._requires' if op.is_view else 'False'}")
+            if op.is_view:
+                text("if not local.state.records(): view.step = unrecorded(view.step)")
+        text(f"if everywhere.unusual: unusual({_made(op)})")
+
+
+def _made(op):
+    """What was computed from what, as Python text: the op, its results, its arguments, its aux values."""
+    outs = "(out,)" if op.outputs == 1 else "outs" if op.outputs == "list" else "(" + "".join(f"o_{n}, " for n in op.output_names) + ")"
+    arguments = "".join(f"{public(p) if op.roles[p] == TENSOR else p}, " for p in op.parameters)
+    return f"op, {outs}, ({arguments}), ({''.join(f's_{a}, ' for a in op.aux)})"
 
 
 def _record_edges(text, op):

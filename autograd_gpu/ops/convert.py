@@ -8,6 +8,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.engine.forward_mode import seen
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.inside import depend
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
@@ -52,6 +53,10 @@ def _to_device(t, where):
         node.n0, node.i0 = edge
         node.source, node.target = t.device, where
         made._node, made._nr, made._requires = node, 0, True
+    for level in seen():
+        if (tangent := level.get(t)) is not None:
+            with level.outside():
+                level.put(made, _to_device(tangent, where))
     return made
 
 

@@ -115,7 +115,7 @@ def gather_backward(grad_output, input_sizes: Size, dim: int, index):
 gather_backward.vjp(grad_output=lambda grad, dim, index: F.gather(grad, dim, index))
 
 
-@op(method=False, function=False, node="ScatterBackward0")
+@op(method=False, function=False, node="ScatterBackward0", linear=True)
 def scatter_tensor(self, dim: int, index, src):
     """A copy with src's elements at an index along a dimension."""
     out = self.copy()
@@ -306,7 +306,7 @@ index_add.vjp(self=lambda grad: grad,
                   F.reshape(F.index_select(grad, dim, index), source.shape), alpha))
 
 
-@op(inplace=True)
+@op(inplace=True, linear=True)
 def index_copy(self, dim: int, index, source):
     """A copy with source's parts at a vector of indices. Reference: torch.index_copy."""
     d, x, i = _check_vector("index_copy", self, dim, index)

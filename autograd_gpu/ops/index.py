@@ -7,11 +7,11 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, wrap
 from autograd_gpu.cuda import bounds, scatter
+from autograd_gpu.engine.grad_mode import everywhere, run_apart
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import fitted
-from autograd_gpu.ops.runtime import run_apart
 from autograd_gpu.ops.shape import ALL, numpy
 
 _INT64 = np.dtype(np.int64)
@@ -131,7 +131,8 @@ def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_s
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False)
+@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False,
+    linear=True)
 def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
     """A copy with values at index tensors or masks, added to what was there if `accumulate`.
 
@@ -364,7 +365,8 @@ def setitem(input, key, value):
         while ones < len(shape) and shape[ones] == 1:
             ones += 1
         value = F.reshape(value, shape[ones:])
-    if not (part._requires or value._requires or value.requires_grad) and value.device == part.device and value._array.dtype == dtype:
+    known = part._requires or value._requires or value.requires_grad or everywhere.levels      # to autograd
+    if not known and value.device == part.device and value._array.dtype == dtype:
         _store(part, _key([t._array for t in indices], places) if indices else ..., value._array)
     elif indices:
         part.index_put_(indices, value, False, places=places)

@@ -11,7 +11,8 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write, version, wrap
-from autograd_gpu.engine.grad_mode import OFF, local, quiet_run, run_apart
+from autograd_gpu.engine.forward_mode import carry_copy, check_tangent, laid_out, seen, zeros_like
+from autograd_gpu.engine.grad_mode import OFF, everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.ops.namespace import REGISTRY
@@ -100,6 +101,35 @@ def written(t: Tensor, data) -> None:
     count_write(t)
 
 
+def write_tangents(t: Tensor, value: Tensor) -> None:
+    """What writing a value into t's memory does to its tangents: they are written over, too, in the memory that views of t share.
+
+    A tensor that has had none, and what it is a view of, get one.
+    """
+    for level in seen():
+        new, old = level.get(value), level.get(t)
+        if old is None and new is not None:
+            with level.outside():
+                set_tangent(level, t, new.clone())
+        elif old is not None:
+            with level.outside():
+                old.zero_() if new is None else old.copy_(new)
+
+
+def set_tangent(level, t: Tensor, tangent: Tensor) -> None:
+    """Make a tangent that of t, and if t is a view of what has none, a part of its base's.
+
+    Raises: RuntimeError where it does not fit.
+    """
+    check_tangent(level, t, tangent)
+    root = level.root(t)
+    if root is t or level.get(t) is not None:
+        level.put(t, laid_out(tangent, t))
+    else:
+        level.put(root, zeros_like(root, root._array.dtype))
+        level.get(t).copy_(tangent)
+
+
 def inplace(op):
     """The in-place form of an op: op_(self, ...) -> self."""
     title = op.name + "_"
@@ -113,7 +143,7 @@ def inplace(op):
         if binary and type(input) is Tensor and len(args) == 1 and not kwargs:
             state = local.state
             if state.mode == OFF and state.inside is None and input._view is None and input._array.flags.c_contiguous and (
-                    _write_direct(op.on_arrays(np), input, args[0])):
+                    not everywhere.levels and _write_direct(op.on_arrays(np), input, args[0])):
                 return input                 # an optimiser's update: nothing to record, no view, each element once in memory
         if logical:
             _check_memory(input, title, tracked)
@@ -121,7 +151,8 @@ def inplace(op):
             tracked = check_writable(input, title, (*args, *kwargs.values()))
         if title in _REAL_OF_COMPLEX and input._array.dtype.kind == "c":
             raise RuntimeError(f"{title}: In-place {op.name} is not supported for complex tensors: its result is real")
-        if binary and not tracked and len(args) == 1 and not kwargs and _write_direct(op.on_arrays(np), input, args[0]):
+        if binary and not (tracked or everywhere.levels) and len(args) == 1 and not kwargs and \
+                _write_direct(op.on_arrays(np), input, args[0]):
             return input
         source = _source(input, tracked and keeps)
         out = op.function(source, *args, **kwargs)
@@ -136,6 +167,8 @@ def inplace(op):
             raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
                                f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
         written(input, data)
+        if everywhere.levels:
+            write_tangents(input, out)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
                 operands = source, *args, *kwargs.values()
@@ -187,6 +220,7 @@ def _may_save_self(op):
 def _source(t: Tensor, copy):
     """What the op reads in t's place: t's history over t's memory, or over a copy if the formula will need the old values."""
     array = t._array
+    copy = copy or everywhere.levels
     if copy and type(array) is np.ndarray:
         array = array.copy()
     elif copy:
@@ -196,6 +230,8 @@ def _source(t: Tensor, copy):
     source._requires, source._node, source._nr = t._requires, t._node, t._nr
     if t._requires and t._node is None:
         source._leaf = t._leaf
+    if everywhere.levels:
+        carry_copy(t, source)
     return source
 
 

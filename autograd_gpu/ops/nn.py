@@ -91,7 +91,7 @@ def outer_rows(x, y):
 
 # --------------------------------------------------------------------------------------------------------------- embedding
 
-@op(method=False, out=False)
+@op(method=False, out=False, linear=True)
 def embedding(weight, indices, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False):
     """The rows of weight at indices; the row `padding_idx` gets no gradient.
 

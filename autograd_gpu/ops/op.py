@@ -61,7 +61,8 @@ class Op:
 
     def __init__(self, body, *, elementwise=False, view=False, node=None, digit=None, outputs=(), differentiable=None, hidden=(),
                  aux=(), many=False, promote=None, to_float=False, may_be_integer=False, varargs=None, aliases=None, divert=None,
-                 cuda=None, over=None, method=True, function=True, inplace=None, out=None, accepts_none=False, domain=(-2.0, 2.0)):
+                 cuda=None, over=None, method=True, function=True, inplace=None, out=None, accepts_none=False, linear=False,
+                 domain=(-2.0, 2.0)):
         self.name = body.__name__
         self.body = body
         self.is_elementwise, self.is_view, self.cuda = elementwise, view, cuda
@@ -83,7 +84,7 @@ class Op:
         self.given = 1 + len(self.aux)       # how much the body returns, its results counted as one
         shown = [n for n in self.output_names if n not in self.hidden]
         self.result_type = _result_type(self.name.removesuffix("_dim").removesuffix("_correction"), shown) if len(shown) > 1 else None
-        self.accepts_none = accepts_none
+        self.accepts_none, self.linear = accepts_none, linear
         self.lifts = elementwise
         self.promotes = promote if promote is not None else \
             [p for p in self.parameters if self.roles[p] == TENSOR] if elementwise else []
@@ -255,6 +256,8 @@ def op(**options):
     many             the body gives any number of results
     aux              names of integer or boolean values that the body returns behind its result, for the formulas
     promote          inputs brought to a common dtype (elementwise: all); to_float: integers become the default float
+    linear           whether the result is linear in all inputs with a derivative, and its tangent the op of theirs; to be said where
+                     the formulas alone do not give it, as where one element is written over another
     varargs          the parameter that users may give as several integers
     divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op
     method, function, inplace   whether it is a method of Tensor, a function of the package, a method with an underscore

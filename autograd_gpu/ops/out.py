@@ -10,7 +10,8 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, count_write
-from autograd_gpu.engine.grad_mode import local, no_grad
+from autograd_gpu.engine.forward_mode import tangents
+from autograd_gpu.engine.grad_mode import everywhere, local, no_grad
 
 _PICKING = frozenset((
     "cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack", "gather", "index_select", "take",
@@ -34,6 +35,9 @@ def into(name, function, out, args, kwargs, casts):
     if local.state.records() and any([t._requires for t in _tensors((*args, *kwargs.values(), *outs))]):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                            f"requires grad: leave out= out, or call it inside no_grad()")
+    if everywhere.levels and any([tangents(t) for t in _tensors((*args, *kwargs.values(), *outs))]):
+        raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function: "
+                                  f"leave out= out")
     casts = casts or name in _CASTING
     if not casts and kwargs.get("dtype", out) is None:
         kwargs["dtype"] = outs[0].dtype

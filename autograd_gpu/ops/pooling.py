@@ -138,7 +138,7 @@ def _max_unpool(title, dims):
         return F.put_at_places(self, indices, output_size, dims)
 
     body.__name__ = title
-    op(method=False, function=False, node=f"{title}Backward0")(body).vjp(
+    op(method=False, function=False, node=f"{title}Backward0", linear=True)(body).vjp(
         self=lambda grad, indices: F.at_places(grad, indices, dims))
 
 

@@ -17,14 +17,15 @@ from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next
 from autograd_gpu.engine.packing import SavedTensor, pack_saved
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_aux, saved_input, saved_result
 from autograd_gpu.expression import is_mixed
-from autograd_gpu.ops.kernels import blocked, fused, is_launched, launched
+from autograd_gpu.ops.fit import HALF, fit, fit_tensor, widen, widened
+from autograd_gpu.ops.forward import dual
+from autograd_gpu.ops.kernels import blocked, fused, is_launched
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.out import into
 from autograd_gpu.ops.views import inference_view, refresh, unrecorded, view_outputs
 
 nd = np.ndarray
 _scalars: dict[tuple, Tensor] = {}           # Python numbers as Tensors; emptied when it is full
-_HALF = tuple(np.dtype(d.dtype) for d in (_dtype.float16, _dtype.bfloat16) if d)
 
 
 class WrappedNumber:
@@ -248,7 +249,7 @@ def _no_broadcast(op, arrays):
 
 def in_float32(body, *arguments, **options):
     """A body of several operations on half-precision arrays: computed in float32, rounded once."""
-    half = next((a.dtype for a in arguments if _device.is_array(a) and a.dtype in _HALF), None)    # None: 16-bit integers
+    half = next((a.dtype for a in arguments if _device.is_array(a) and a.dtype in HALF), None)    # None: 16-bit integers
     data = body(*[widen(a) for a in arguments], **options)
     if half is None:
         return data
@@ -324,68 +325,6 @@ def lift_all_on_cuda(op, *operands):
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
-
-def sum_to(g, shape):
-    """g summed over the dimensions along which a tensor of `shape` was broadcast to it. Raises RuntimeError where it was not."""
-    lead = g.ndim - len(shape)
-    if lead == 1 and g.shape[1:] == shape and type(g) is nd:     # a bias
-        return np.add.reduce(g, 0, out=np.empty(shape, g.dtype))
-    if lead < 0 or any([n not in (1, m) for n, m in zip(shape, g.shape[lead:], strict=True)]):
-        raise RuntimeError(f"a formula gave a gradient of shape {g.shape} for an input of shape {tuple(shape)}: it has to be the shape of "
-                           f"the input, or one that the input is broadcast to")
-    axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
-    if axes:
-        g = np.add.reduce(g, axes, keepdims=True) if _device.xp(g) is np else _sum_on_cuda(g, axes, True)
-    return g.reshape(shape)
-
-
-_sum_on_cuda = launched("sum", lambda g, axes, keepdim: _device.cupy.add.reduce(g, axes, keepdims=keepdim))
-
-
-def fit(g, shape, dtype):
-    """A formula's result as the gradient of an input: broadcasting undone, its real part for a real input, its dtype."""
-    if g is None:
-        return None
-    if type(g) is not nd and not _device.is_array(g):
-        g = np.asarray(g)
-    if g.shape != shape:
-        g = sum_to(g, shape)
-    if g.dtype != dtype:
-        if g.dtype.kind == "c" and dtype.kind != "c":
-            g = g.real
-        g = g.astype(dtype, copy=False)
-    return g
-
-
-def fit_tensor(g, shape, dtype):
-    """fit on Tensors, recorded."""
-    if g is None:
-        return None
-    if not isinstance(g, Tensor):
-        g = wrap(np.asarray(g))
-    if g._array.shape != shape:
-        g = OPS.sum_to_size(g, shape)
-    if g._array.dtype != dtype:
-        if g._array.dtype.kind == "c" and dtype.kind != "c":
-            g = OPS.real(g)
-        if g._array.dtype != dtype:
-            g = OPS.to_copy(g, dtype)
-    return g
-
-
-def widen(x):
-    """Half precision as float32, of an array or a Tensor; anything else as it is."""
-    if isinstance(x, Tensor):
-        return OPS.to_copy(x, np.dtype(np.float32)) if x._array.dtype in _HALF else x
-    if isinstance(x, (list, tuple)):
-        return type(x)([widen(y) for y in x])
-    return x.astype(np.float32, _device.order_of(x)) if getattr(x, "dtype", None) in _HALF else x
-
-
-def widened(formula):
-    """A formula read on half precision: its steps in float32, its result rounded once, by fit."""
-    return lambda *values: formula(*[widen(v) for v in values])
-
 
 def all_none(grads):
     """Whether no gradient arrived for any of a node's results."""
@@ -501,15 +440,26 @@ def on_stream():
     return found
 
 
-def rare(node, state, *outs):
+def rare(node, state, op, outs, arguments, aux):
     """What a recording does besides, when something rare is on in this thread."""
+    if everywhere.levels:
+        dual(op, outs, arguments, aux, node)
     if not state.enabled:                    # a custom Function's forward is running
-        depend(outs, node._edges())
+        depend([t for t in outs if t._node is node], node._edges())
         return
     if everywhere.noting:
         note(node)
     if state.saved_hooks:
         pack_saved(node, state)
+
+
+def unusual(op, outs, arguments, aux):
+    """What an op does besides that is not recorded, while some thread is in inference mode or a dual level is entered."""
+    if not op.is_view:
+        for t in outs:
+            mark(t)
+    if everywhere.levels:
+        dual(op, outs, arguments, aux)
 
 
 def with_aux(op, data):
@@ -526,10 +476,10 @@ def with_aux(op, data):
 
 _COMMON = {
     f.__name__: f for f in (
-        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit,
-        fit_tensor, all_none, unreached, is_half, materialize, materialize_tensors, listed, saved_list, any_requires, attach_list,
-        view_outputs, refresh, rare, shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result,
-        saved_input, saved_result, saved_aux)
+        lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
+        all_none, unreached, is_half, materialize, materialize_tensors, listed, saved_list, any_requires, attach_list, view_outputs,
+        refresh, rare, unusual, shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input,
+        saved_result, saved_aux)
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
@@ -571,6 +521,6 @@ def _bodies_on_cuda(op, names):
     in_float = wide_body(op, body)
 
     def wide(*args, **options):
-        half = any([getattr(a, "dtype", None) in _HALF for a in args])
+        half = any([getattr(a, "dtype", None) in HALF for a in args])
         return in_float(*args, **options) if half else body(*args, **options)
     return names | {"body": wide}

@@ -11,6 +11,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
+from autograd_gpu.engine.forward_mode import carry
 from autograd_gpu.engine.grad_mode import enable_grad, local
 from autograd_gpu.ops.inplace import about_to_write, check_writable
 from autograd_gpu.ops.namespace import OPS as F
@@ -524,18 +525,19 @@ def _in_place(name, of, node):
             kept = input._node is not None and not local.state.records()
             with enable_grad() if kept else contextlib.nullcontext():
                 out = of(input, *args, **kwargs)
-            input._array, input._view = out._array, out._view
-            input._node, input._nr, input._requires = out._node, out._nr, out._requires
+            input._array, input._view, input._node, input._nr, input._requires = out._array, out._view, out._node, out._nr, out._requires
+            carry(out, input)
             rename(out._node, title)
             count_write(out)
             out._view.seen = out._counter.count - kept       # then its history is made anew, from its base's
             return input
         if _is_shared(input):
             raise RuntimeError(f"{name}: the tensor has views or aliases, which would keep its old shape; use {name[:-1]}()")
-        source = wrap(input._array)
+        source = carry(input, wrap(input._array))
         source._requires, source._node, source._nr = input._requires, input._node, input._nr
         out = of(source, *args, **kwargs)
         input._array = out._array
+        carry(out, input)
         count_write(input)                   # who saved the old shape notices
         if out._node is not None:
             rename(out._node, title)

@@ -106,7 +106,7 @@ std_mean_correction.vjp(self=lambda grad_std, grad_mean, self, std, dim, correct
 @composite(method=False, function=False)
 def of_variance(grad, std):
     """The gradient of the variance from that of its root."""
-    return None if grad is None else F.where(std == 0, 0, grad / (std * 2))
+    return None if grad is None else F.where(std == 0, 0, grad / (F.nonzeros(std) * 2))
 
 
 @composite(method=False, function=False)

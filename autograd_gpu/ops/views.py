@@ -12,6 +12,7 @@ import weakref
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import INFERENCE, LINKS, LeafView, Tensor, View, version, wrap
+from autograd_gpu.engine.forward_mode import replayed
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of
 from autograd_gpu.engine.saved import freed, writes_since
@@ -25,15 +26,6 @@ def replay(array, steps):
         if pick:
             array = array[pick[0]]
     return array
-
-
-def replay_tensor(t: Tensor, steps) -> Tensor:
-    """replay, recorded."""
-    for op, arguments, *pick in steps:
-        t = op.function(t, *arguments)
-        if pick:
-            t = t[pick[0]]
-    return t
 
 
 def like_base(array, shape, strides, dtype):
@@ -95,7 +87,7 @@ class AsStrided(_OfBase):
         if overlaps(replay(zeros, self.steps), self.steps):
             return OPS.reshape(OPS.index_put(*self._places(zeros), OPS.reshape(grad, (-1,)), True), self.shape)
         base = wrap(zeros)
-        replay_tensor(base, self.steps).copy_(grad)
+        replayed(base, self.steps).copy_(grad)
         return base
 
     def _places(self, zeros):
@@ -149,9 +141,9 @@ class CopySlices(_OfBase):
         result = wrap(like_base(grad._array, self.shape, self.strides, self.dtype))
         result.copy_(grad)
         with self._result_as_view():
-            inner = self.inner._apply_tensors(replay_tensor(result, self.steps).clone(), keep)
+            inner = self.inner._apply_tensors(replayed(result, self.steps).clone(), keep)
         of_view, rest = self._split(inner)
-        part = replay_tensor(result, self.steps)
+        part = replayed(result, self.steps)
         if of_view is None:
             part.zero_()
         else:

@@ -138,6 +138,10 @@ class _Inputs(Function):
         ctx.save_for_backward(*tensors)
         return empty(0)
 
+    @staticmethod
+    def jvp(ctx, *tangents):
+        return None
+
 
 class _Frame:
     """One call of a checkpointed function: its arguments, what it saved, and how to compute that again."""

@@ -31,7 +31,7 @@ def test_sample(name):
     left_out, changes = frozenset(LEFT_OUT.get(name, ())), [c for c in changes if c not in LEFT_OUT_CHANGES.get(name, ())]
     hows = [How("float32", change=c, left_out=left_out) for c in changes]
     for sample in given:
-        for how in [*[How("float32", form) for form in forms(name, sample) if form != "method"], *hows]:
+        for how in [*[How("float32", form) for form in forms(name, sample) if form != "method"], How("float32", forward=True), *hows]:
             want, got = outcome(torch, name, sample, how), outcome(torch, name, sample, how._replace(device="cuda:0"))
             try:
                 torch.cuda.synchronize()

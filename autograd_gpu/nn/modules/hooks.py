@@ -9,6 +9,7 @@ from autograd_gpu.autograd.function import Function
 from autograd_gpu.base import Tensor
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import HookDict, RemovableHandle
+from autograd_gpu.ops.namespace import OPS
 
 EVERY_MODULE = HookDict()                    # handle id: (kind, hook, with_kwargs, always_call)
 ON_REGISTRATION = HookDict()                 # handle id: ("parameter", "buffer" or "module", hook)
@@ -177,6 +178,10 @@ class BackwardHookFunction(Function):
     @staticmethod
     def backward(ctx, *grads):
         return grads
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        return tuple([OPS.alias(t) if needed else None for t, needed in zip(tangents, ctx.needs_input_grad, strict=True)])
 
 
 class _BackwardHooks:
