@@ -2,21 +2,19 @@
 
 Arguments and results are Tensors in tuples, lists and dictionaries. A transform differentiates with respect to aliases of the arguments, so
 transforms nest, and what is given back depends on what outside of the transform requires grad, and on nothing else. All of it stands on
-autograd.grad; `vmap` is a loop.
+autograd.grad and forward mode; `vmap` is a loop.
 """
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from autograd_gpu.autograd.functional import basis, columns, linearized, recorded_grad
+from autograd_gpu.autograd.functional import Drawn, basis, columns, linearized, pushed, recorded_grad
 from autograd_gpu.base import Tensor
-from autograd_gpu.devices import CPU
+from autograd_gpu.engine.forward_mode import carry, seen
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled
 from autograd_gpu.engine.node import LEAF, edge_of
-from autograd_gpu.generator import Repeatable, default_generator
 from autograd_gpu.nn.modules.batchnorm import _BatchNorm
 from autograd_gpu.nn.utils.stateless import functional_call, stack_module_state
 from autograd_gpu.ops.namespace import OPS
@@ -26,8 +24,48 @@ __all__ = ["grad", "grad_and_value", "vmap", "vjp", "jvp", "jacrev", "jacfwd", "
            "stack_module_state", "replace_all_batch_norm_modules_", "debug_unwrap"]
 
 
-def _chosen(args, argnums):
-    """The arguments that argnums names, with their places. Raises RuntimeError for an argnums that names none."""
+class _Chosen:
+    """The arguments that `argnums` names, or all: their `leaves` and structure (`form`), and the call with other leaves in their place."""
+
+    def __init__(self, what, function, args, kwargs=None, argnums=None, has_aux=False):
+        self.what, self.function, self.args, self.kwargs, self.has_aux = what, function, args, kwargs or {}, has_aux
+        self.places, self.alone = range(len(args)) if argnums is None else _places(args, argnums), isinstance(argnums, int)
+        chosen = tuple([args[n] for n in self.places])
+        self.leaves, self.form = flatten(chosen[0] if self.alone else chosen)
+        self.output = self.aux = None
+
+    def call(self, leaves):
+        """The leaves of the function's output. Raises RuntimeError where has_aux finds none."""
+        mine, args = unflatten(self.form, leaves), list(self.args)
+        for n, value in zip(self.places, (mine,) if self.alone else mine, strict=True):
+            args[n] = value
+        self.output = self.function(*args, **self.kwargs)
+        if self.has_aux:
+            if not (isinstance(self.output, tuple) and len(self.output) == 2):
+                raise RuntimeError(f"{self.what}: output of function f should be a tuple: (output, aux) if has_aux is True")
+            self.output, self.aux = self.output
+        outputs, self.structure = flatten(self.output)
+        return outputs
+
+    def call_for_tensors(self, *leaves):
+        """call. Raises RuntimeError unless the function gives Tensors."""
+        outputs = self.call(leaves)
+        if not outputs or self.output is None:
+            raise RuntimeError(f"{self.what}: Expected f to be a function that has non-empty output (got output = {self.output})")
+        for t in outputs:
+            if not isinstance(t, Tensor):
+                raise RuntimeError(f"{self.what}: expected f(*primals) to return only tensors, got unsupported type {type(t)}")
+        return outputs
+
+    def check_real(self, tensors, which):
+        """Raises RuntimeError for complex Tensors."""
+        for i, t in enumerate(tensors):
+            if isinstance(t, Tensor) and t.is_complex():
+                raise RuntimeError(f"{self.what}: Expected all {which} to be real but received complex tensor at flattened input idx: {i}")
+
+
+def _places(args, argnums):
+    """The places of the arguments that argnums names. Raises RuntimeError for an argnums that names none."""
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     if argnums == ():
@@ -41,59 +79,35 @@ def _chosen(args, argnums):
         places.append(n % len(args))
     if len(set(places)) < len(places):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
-    return (tuple([args[n] for n in places]) if isinstance(argnums, tuple) else args[argnums]), places
+    return places
 
 
 def _alias(t):
     """(a Tensor of our own in the place of an argument, whether gradients flow on from it): a result of the argument, or else a leaf."""
     if not isinstance(t, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
-    flows_on = edge_of(t)[0] is not None
-    return t.view_as(t) if flows_on else t.detach().requires_grad_(), flows_on
+    if edge_of(t)[0] is not None:
+        return t.view_as(t), True
+    alias = t.detach()
+    carry(t, alias)
+    return alias.requires_grad_(), False
 
 
-class _Run:
-    """A function run on some arguments, recorded with respect to those that `argnums` names, or all.
+class _Run(_Chosen):
+    """A function run on some arguments, recorded with respect to those that are chosen.
 
-    `outputs` and their `structure`, `inputs` and theirs (`form`) are flat. `tracked`: whether something outside requires grad, so that what
-    is found is recorded too.
+    `outputs` and `inputs` are flat. `tracked`: whether something outside requires grad, so that what is found is recorded too.
     """
 
-    def __init__(self, what, function, args, kwargs=None, argnums=None, has_aux=False):
-        records = is_grad_enabled()
-        chosen, places = (args, range(len(args))) if argnums is None else _chosen(args, argnums)
-        leaves, self.form = flatten(chosen)
+    def __init__(self, what, function, args, kwargs=None, argnums=None, has_aux=False, tensors=True):
+        super().__init__(what, function, args, kwargs, argnums, has_aux)
+        self.records = is_grad_enabled()
         with enable_grad():
-            aliases = [_alias(t) for t in leaves]
+            aliases = [_alias(t) for t in self.leaves]
             self.inputs = [t for t, _ in aliases]
             self._flows_on = {edge_of(t)[0]: flows_on for t, flows_on in aliases}
-            mine = unflatten(self.form, self.inputs)
-            args = list(args)
-            for n, value in zip(places, (mine,) if isinstance(argnums, int) else mine, strict=True):
-                args[n] = value
-            output, self.aux = function(*args, **kwargs or {}), None
-            if has_aux:
-                if not (isinstance(output, tuple) and len(output) == 2):
-                    raise RuntimeError(f"{what}: output of function f should be a tuple: (output, aux) if has_aux is True")
-                output, self.aux = output
-        self.output = output
-        self.outputs, self.structure = flatten(output)
-        self.tracked = records and any([self._reaches_out(t) for t in self.outputs if isinstance(t, Tensor)])
-        self.records = records
-
-    def check_outputs(self, what):
-        """Raises RuntimeError unless the function gave Tensors."""
-        if not self.outputs or self.output is None:
-            raise RuntimeError(f"{what}: Expected f to be a function that has non-empty output (got output = {self.output})")
-        for t in self.outputs:
-            if not isinstance(t, Tensor):
-                raise RuntimeError(f"{what}: expected f(*primals) to return only tensors, got unsupported type {type(t)}")
-
-    def check_real(self, what, tensors, which):
-        """Raises RuntimeError for complex Tensors."""
-        for i, t in enumerate(tensors):
-            if isinstance(t, Tensor) and t.is_complex():
-                raise RuntimeError(f"{what}: Expected all {which} to be real but received complex tensor at flattened input idx: {i}")
+            self.outputs = self.call_for_tensors(*self.inputs) if tensors else self.call(self.inputs)
+        self.tracked = self.records and any([self._reaches_out(t) for t in self.outputs if isinstance(t, Tensor)])
 
     def _reaches_out(self, t):
         """Whether a Tensor depends on what requires grad outside."""
@@ -114,23 +128,24 @@ class _Run:
         """A Tensor as the caller gets it."""
         if not isinstance(t, Tensor):
             raise RuntimeError(f"Expected tensors, got unsupported type {type(t)}")
-        return t if self.records and self._reaches_out(t) else t.detach()
+        if self.records and self._reaches_out(t):
+            return t
+        out = t.detach()
+        for level in seen():                 # inside of a jvp
+            tangent = level.get(t)
+            if tangent is not None:
+                with level.outside():
+                    level.put(out, self.given(tangent))
+        return out
 
     def back(self, outputs, grad_outputs=None, record=False, **options):
         """The gradients of all inputs."""
         found = recorded_grad(outputs, self.inputs, grad_outputs, create_graph=self.tracked or record, **options)
         return [OPS.zeros_like(t) if g is None else g for g, t in zip(found, self.inputs, strict=True)]
 
-    def push(self):
-        """A function of the inputs' tangents that gives those of the outputs, None for each that does not depend on the inputs."""
-        dependent = [t for t in self.outputs if t.requires_grad]
-        _, push = linearized(dependent, self.inputs)
-
-        def of_all(tangents):
-            record = is_grad_enabled() and (self.tracked or any([v.requires_grad for v in tangents]))
-            found = iter(push(tangents, record))
-            return [next(found) if t.requires_grad else None for t in self.outputs]
-        return of_all
+    def shown(self):
+        """(output, aux) as the caller gets them."""
+        return tree_map(self.given, self.output), tree_map(self.given, self.aux) if self.has_aux else None
 
 
 def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
@@ -143,14 +158,14 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         what = "grad_and_value(f)(*args)"
-        run = _Run(what, func, args, kwargs, argnums, has_aux)
+        run = _Run(what, func, args, kwargs, argnums, has_aux, tensors=False)
         if not isinstance(run.output, Tensor):
             raise RuntimeError(f"{what}: Expected f(*args) to return a Tensor, got {type(run.output)}")
         if run.output.ndim:
             raise RuntimeError(f"{what}: Expected f(*args) to return a scalar Tensor, got tensor with {run.output.ndim} dims: use jacrev")
         found = unflatten(run.form, [run.given(g) for g in run.back(run.outputs)])
-        value = run.given(run.output)
-        return found, (value, tree_map(run.given, run.aux)) if has_aux else value
+        value, aux = run.shown()
+        return found, (value, aux) if has_aux else value
     return wrapper
 
 
@@ -176,7 +191,6 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False):
     """
     what = "vjp(f, *primals)"
     run = _Run(what, func, primals, has_aux=has_aux)
-    run.check_outputs(what)
     for t in run.outputs:
         if not (t.is_floating_point() or t.is_complex()):
             raise RuntimeError(f"{what}: All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {t.dtype}")
@@ -189,8 +203,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False):
         record = is_grad_enabled() if create_graph is None else create_graph
         found = run.back(run.outputs, leaves, record and any([v.requires_grad for v in leaves]), retain_graph=retain_graph)
         return unflatten(run.form, [run.given(g) for g in found])
-    output = unflatten(run.structure, [run.given(t) for t in run.outputs])
-    return (output, vjp_fn, tree_map(run.given, run.aux)) if has_aux else (output, vjp_fn)
+    output, aux = run.shown()
+    return (output, vjp_fn, aux) if has_aux else (output, vjp_fn)
 
 
 def _check_tangents(what, primals, tangents):
@@ -213,66 +227,46 @@ def _check_tangents(what, primals, tangents):
     return vs
 
 
-def _pushed(run, push, tangents):
-    """The outputs' tangents, in their structure, as the caller gets them."""
-    found = [OPS.zeros_like(t) if g is None else g for g, t in zip(push(tangents), run.outputs, strict=True)]
-    return unflatten(run.structure, [run.given(g) for g in found])
-
-
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False):
-    """(func(*primals), J @ tangents): how the output changes along a direction.
+    """(func(*primals), J @ tangents): how the output changes along a direction, by forward mode.
 
     strict: an output that does not depend on the primals is a RuntimeError. has_aux: func returns (output, aux), and aux is a third result.
     Raises: RuntimeError for tangents that do not fit the primals. Reference: torch.func.jvp.
     """
     what = "jvp(f, primals, tangents)"
     tangents = _check_tangents(what, primals, tangents)
-    run = _Run(what, func, primals, has_aux=has_aux)
-    run.check_outputs(what)
-    if strict and not all([t.requires_grad for t in run.outputs]):
+    chosen = _Chosen(what, func, primals, has_aux=has_aux)
+    found = pushed(chosen.call_for_tensors, chosen.leaves, tangents)
+    if strict and None in [tangent for _, tangent in found]:
         raise RuntimeError(f"{what}: The output of f is independent of the inputs. This is not allowed with strict=True.")
-    found = _pushed(run, run.push(), tangents)
-    output = unflatten(run.structure, [run.given(t) for t in run.outputs])
-    return (output, found, tree_map(run.given, run.aux)) if has_aux else (output, found)
+    output = unflatten(chosen.structure, [primal for primal, _ in found])
+    tangent = unflatten(chosen.structure, [OPS.zeros_like(t) if v is None else v for t, v in found])
+    return (output, tangent, tree_map(_checked, chosen.aux)) if has_aux else (output, tangent)
+
+
+def _checked(t):
+    """A Tensor of aux. Raises RuntimeError for anything else."""
+    if not isinstance(t, Tensor):
+        raise RuntimeError(f"Expected tensors, got unsupported type {type(t)}")
+    return t
 
 
 def linearize(func: Callable, *primals: Any):
-    """(func(*primals), jvp_fn): jvp_fn(*tangents) gives J @ tangents, without running func again.
+    """(func(*primals), jvp_fn): jvp_fn(*tangents) gives J @ tangents, without running func again: by functional.linearized.
 
     Raises: RuntimeError for tangents that do not fit the primals. Reference: torch.func.linearize.
     """
     what = "linearize(f, *primals)"
     run = _Run(what, func, primals)
-    run.check_outputs(what)
-    push = run.push()
-    return (unflatten(run.structure, [run.given(t) for t in run.outputs]),
-            lambda *tangents: _pushed(run, push, _check_tangents(what, primals, tangents)))
+    dependent = [t for t in run.outputs if t.requires_grad]
+    _, push = linearized(dependent, run.inputs)
 
-
-def _jacobian(what, blocks, func, argnums, has_aux):
-    """A function that gives the jacobian: per output, in its structure, the inputs' structure of `blocks(run)`."""
-    @functools.wraps(func)
-    def wrapper(*args):
-        run = _Run(what, func, args, None, argnums, has_aux)
-        run.check_outputs(what)
-        run.check_real(what, flatten(args)[0], "inputs")
-        run.check_real(what, run.outputs, "outputs")
-        with enable_grad():
-            found = [unflatten(run.form, [run.given(block) for block in of_output]) for of_output in blocks(run)]
-        found = unflatten(run.structure, found)
-        return (found, tree_map(run.given, run.aux)) if has_aux else found
-    return wrapper
-
-
-def _rows(run):
-    """Blocks of a jacobian by a backward per element of the outputs."""
-    for out in run.outputs:
-        flat = out.reshape(-1)
-        outputs = (flat,) if flat.numel() else ()
-        found = recorded_grad(outputs, run.inputs, [basis(t) for t in outputs], create_graph=run.tracked, retain_graph=True,
-                              is_grads_batched=True)
-        yield [t.new_zeros((*out.shape, *t.shape)) if g is None else g.reshape((*out.shape, *t.shape))
-               for g, t in zip(found, run.inputs, strict=True)]
+    def jvp_fn(*tangents):
+        tangents = _check_tangents(what, primals, tangents)
+        found = iter(push(tangents, is_grad_enabled() and (run.tracked or any([v.requires_grad for v in tangents]))))
+        made = [next(found) if t.requires_grad else None for t in run.outputs]
+        return unflatten(run.structure, [run.given(OPS.zeros_like(t) if v is None else v) for t, v in zip(run.outputs, made, strict=True)])
+    return run.shown()[0], jvp_fn
 
 
 def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Callable:
@@ -283,15 +277,43 @@ def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    return _jacobian("jacrev", _rows, func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args):
+        run = _Run("jacrev", func, args, None, argnums, has_aux)
+        run.check_real(flatten(args)[0], "inputs")
+        run.check_real(run.outputs, "outputs")
+        with enable_grad():
+            blocks = [unflatten(run.form, [run.given(block) for block in _rows(run, out)]) for out in run.outputs]
+        found = unflatten(run.structure, blocks)
+        return (found, run.shown()[1]) if has_aux else found
+    return wrapper
+
+
+def _rows(run, out):
+    """The derivatives of one output with respect to each input: a backward per element."""
+    flat = out.reshape(-1)
+    outputs = (flat,) if flat.numel() else ()
+    found = recorded_grad(outputs, run.inputs, [basis(t) for t in outputs], create_graph=run.tracked, retain_graph=True,
+                          is_grads_batched=True)
+    return [t.new_zeros((*out.shape, *t.shape)) if g is None else g.reshape((*out.shape, *t.shape))
+            for g, t in zip(found, run.inputs, strict=True)]
 
 
 def jacfwd(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
-    """A function that gives the jacobian, by pushing a direction per element of the input. func runs once, whatever `randomness` says.
+    """A function that gives the jacobian, by a call of func in forward mode per element of the input. randomness: as in vmap.
 
     Raises: as jacrev. Reference: torch.func.jacfwd.
     """
-    return _jacobian("jacfwd", lambda run: columns(run.outputs, run.inputs, run.tracked), func, argnums, has_aux)
+    @functools.wraps(func)
+    def wrapper(*args):
+        chosen = _Chosen("jacfwd", func, args, None, argnums, has_aux)
+        chosen.check_real(flatten(args)[0], "inputs")
+        blocks = [unflatten(chosen.form, of_output) for of_output in columns(chosen.call_for_tensors, chosen.leaves, randomness)]
+        chosen.check_real(flatten(chosen.output)[0], "outputs")
+        found = unflatten(chosen.structure, blocks)
+        return (found, tree_map(_checked, chosen.aux)) if has_aux else found
+    return wrapper
 
 
 def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
@@ -324,7 +346,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
             raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes}")
         if not sizes[0]:
             raise RuntimeError("vmap: the mapped dimension has size 0, so that there is nothing to stack")
-        drawn = _Drawn(randomness, leaves)
+        drawn = Drawn(randomness, leaves)
         found = []
         for k in range(sizes[0]):
             with drawn.slice(k):
@@ -374,26 +396,6 @@ def _stacked(column, dim):
         if not isinstance(t, Tensor):
             raise ValueError(f"vmap: the function must only return Tensors, got type {type(t)}. Did you mean to set out_dims= to None?")
     return OPS.stack(column, dim)
-
-
-class _Drawn:
-    """Random numbers in the calls of a vmap."""
-
-    def __init__(self, randomness, leaves):
-        self.repeatable = Repeatable({t.device for t in leaves if isinstance(t, Tensor)} - {CPU}) if randomness == "same" else None
-        self.before = default_generator.get_state().tolist() if randomness == "error" else None
-
-    def slice(self, k):
-        """The k-th call runs in this block."""
-        if self.repeatable is None:
-            return contextlib.nullcontext()
-        return self.repeatable.first() if k == 0 else self.repeatable.again()
-
-    def check(self):
-        """Raises RuntimeError where numbers were drawn that should not have been."""
-        if self.before is not None and default_generator.get_state().tolist() != self.before:
-            raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-                               "randomness flags on vmap or perform the randomness operation out of vmap")
 
 
 # ---------------------------------------------------------------------------------------------------------------- modules

@@ -193,6 +193,36 @@ class Shared:
 
 
 @program
+def forward_mode_and_transforms(torch):
+    """Each inside of the other; a Function that has nothing but a jvp."""
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(t):
+            return t ** 3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_forward(inputs[0])
+
+        @staticmethod
+        def jvp(ctx, v):
+            return 3 * ctx.saved_tensors[0] ** 2 * v
+    a, w = x(torch, 2), x(torch, 2, requires_grad=True)
+    f = lambda t: (t ** 4).sum()
+    told = [torch.func.jvp(Cube.apply, (a,), (a,)),
+            torch.autograd.functional.jacobian(Cube.apply, a, vectorize=True, strategy="forward-mode"),
+            torch.func.jvp(lambda t: torch.func.vjp(torch.exp, t)[1](t)[0], (a,), (a,)),
+            torch.func.jvp(lambda t: torch.func.grad(f)(t) * w, (a,), (a,)), torch.func.jvp(torch.func.jacrev(torch.sin), (a,), (a,)),
+            torch.func.grad(lambda t: torch.func.jvp(torch.func.grad(f), (t,), (a,))[1].sum())(a)]
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a, a * 2)
+        for made in (torch.func.grad(f)(dual), torch.func.jacrev(torch.sin)(dual), torch.func.vjp(torch.exp, dual)[1](a)[0],
+                     torch.func.grad(torch.func.grad(lambda t: t ** 3))(dual[0])):
+            told.append(list(torch.autograd.forward_ad.unpack_dual(made)))
+    return told
+
+
+@program
 def modules_with_other_tensors(torch):
     call, t = torch.func.functional_call, torch.ones(1, 2)
     module = Shared(torch)

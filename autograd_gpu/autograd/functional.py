@@ -6,11 +6,18 @@ to. What is returned is detached, unless `create_graph`: then it can be differen
 """
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable
+from typing import Any
 
+from autograd_gpu.autograd.forward_ad import make_dual, unpack_dual
 from autograd_gpu.backward import grad
 from autograd_gpu.base import Tensor
-from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled
+from autograd_gpu.devices import CPU
+from autograd_gpu.engine import forward_mode as _forward_mode
+from autograd_gpu.engine.grad_mode import enable_grad
+from autograd_gpu.generator import Repeatable, default_generator
 from autograd_gpu.ops.creation import eye
 from autograd_gpu.ops.namespace import OPS
 
@@ -217,15 +224,14 @@ def jacobian(func: Callable, inputs: _Tensors, create_graph: bool = False, stric
         raise RuntimeError("jacobian: strict=True and strategy='forward-mode' are not supported together: use 'reverse-mode'")
     if forward and not vectorize:
         raise NotImplementedError("jacobian: strategy='forward-mode' is only implemented for vectorize=True")
-    if forward:                              # tangents of what requires grad are recorded as any computation is
-        create_graph = is_grad_enabled() and any([t.requires_grad for t in _tensors(inputs, "inputs", "jacobian")[1]])
+    if forward:
+        return _forward_jacobian(func, inputs)
     call = _Call("jacobian", inputs, create_graph, strict)
     call.run(func)
     if vectorize and strict:
         raise RuntimeError("jacobian: strict=True and vectorize=True are not supported together: leave one of them out")
     with enable_grad():
-        blocks = columns(call.outputs, call.inputs, create_graph) if forward else \
-            [_rows(call, i, out, vectorize) for i, out in enumerate(call.outputs)]
+        blocks = [_rows(call, i, out, vectorize) for i, out in enumerate(call.outputs)]
     found = tuple([_given(tuple(of_output), call.several, create_graph) for of_output in blocks])
     return found if call.several_outputs else found[0]
 
@@ -246,17 +252,42 @@ def _rows(call, i, output, vectorize):
             for g, t in zip(found, call.inputs, strict=True)]
 
 
-def columns(outputs, inputs, create_graph):
-    """The derivatives of each output with respect to each input: a direction is pushed forward per element of an input."""
-    dependent = [out for out in outputs if out.requires_grad]
-    _, push = linearized(dependent, inputs)
-    found: dict[int, list[Tensor]] = {id(out): [] for out in dependent}
+def _forward_jacobian(func, inputs):
+    """jacobian by forward mode. Tangents of what requires grad are recorded, as any computation is."""
+    several, inputs = _tensors(inputs, "inputs", "jacobian")
+    structure: list[Any] = []
+
+    def run(*duals):
+        structure[:] = _tensors(func(*duals), "outputs of the user-provided function", "jacobian")
+        return structure[1]
+    found = [_given(tuple(of_output), several, any([t.requires_grad for t in inputs])) for of_output in columns(run, inputs)]
+    return tuple(found) if structure[0] else found[0]
+
+
+def pushed(function, inputs, tangents):
+    """[(output, its tangent or None)] of a function that gives several Tensors, for tangents of its inputs: in a dual level of its own."""
+    number = _forward_mode.enter()
+    try:
+        duals = [make_dual(t, v, level=number) for t, v in zip(inputs, tangents, strict=True)]
+        return [unpack_dual(t, level=number) for t in function(*duals)]
+    finally:
+        _forward_mode.leave()
+
+
+def columns(function, inputs, randomness="error"):
+    """For each output of a function its derivatives with respect to each input: a call in forward mode per element of an input."""
+    still = [OPS.zeros_like(t) for t in inputs]
+    found: list[list[Any]] = []
+    drawn, numbers = Drawn(randomness, inputs), itertools.count()
     for j, t in enumerate(inputs):
-        still = [OPS.zeros_like(other) for other in inputs]
-        pushed = [push((*still[:j], direction.reshape(t.shape), *still[j + 1:]), create_graph) for direction in basis(t.reshape(-1))]
-        for i, out in enumerate(dependent):
-            found[id(out)].append(_column(out, t, [tangents[i] for tangents in pushed]))
-    return [found.get(id(out)) or [_column(out, t, ()) for t in inputs] for out in outputs]
+        found.append([])
+        for direction in basis(t.reshape(-1)):
+            with drawn.slice(next(numbers)):
+                found[-1].append(pushed(function, inputs, (*still[:j], direction.reshape(t.shape), *still[j + 1:])))
+    drawn.check()
+    outputs = next(([primal for primal, _ in calls[0]] for calls in found if calls), None) or function(*inputs)
+    return [[_column(out, t, [call[i].tangent for call in calls]) for t, calls in zip(inputs, found, strict=True)]
+            for i, out in enumerate(outputs)]
 
 
 def _column(output, t, tangents):
@@ -264,6 +295,26 @@ def _column(output, t, tangents):
     if not tangents:
         return output.new_zeros((*output.shape, *t.shape))
     return OPS.stack(_zeros_for_none(tangents, [output] * len(tangents)), -1).reshape((*output.shape, *t.shape))
+
+
+class Drawn:
+    """Random numbers in the calls of a loop that stands for one: an "error", "different" in each call, or the "same"."""
+
+    def __init__(self, randomness, leaves):
+        self.repeatable = Repeatable({t.device for t in leaves if isinstance(t, Tensor)} - {CPU}) if randomness == "same" else None
+        self.before = default_generator.get_state().tolist() if randomness == "error" else None
+
+    def slice(self, k):
+        """The k-th call runs in this block."""
+        if self.repeatable is None:
+            return contextlib.nullcontext()
+        return self.repeatable.first() if k == 0 else self.repeatable.again()
+
+    def check(self):
+        """Raises RuntimeError where numbers were drawn that should not have been."""
+        if self.before is not None and default_generator.get_state().tolist() != self.before:
+            raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+                               "randomness flags on vmap or perform the randomness operation out of vmap")
 
 
 def basis(flat):
@@ -284,6 +335,8 @@ def hessian(func: Callable, inputs: _Tensors, create_graph: bool = False, strict
                              f"{outer_jacobian_strategy!r}")
 
     def gradient(*tensors):
+        if outer_jacobian_strategy == "forward-mode":
+            tensors = tuple([t.requires_grad_() for t in tensors])
         call = _Call("hessian", tensors, True, strict)
         call.run(func)
         return call.first_derivative()
