@@ -420,7 +420,8 @@ class Draw:
             handles = [n for n in self.names if n[:1] == "h" and n[1:].isdigit()]
             if handles:
                 return f"{self.rng.choice(handles)}.remove()"
-        return self.fill(self.rng.choice(HOOKS), self.pick(lambda t: t.requires_grad))
+        return self.fill(self.rng.choice(HOOKS), self.pick(lambda t: t.requires_grad and (
+            t._base is None or t._base.dtype == t.dtype)))                     # rule 11
 
     def function(self):
         a = self.pick(lambda t: self.floating(t) and not self.folded(t))

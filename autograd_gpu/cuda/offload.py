@@ -245,7 +245,7 @@ class Pinned(Offloaded):
             lanes = _lanes_of(self.device)
             self._buffer = pool.take(self.nbytes)
             pinned = self._buffer.of
-            self._host = np.frombuffer(pinned.memory, np.uint8, self.nbytes)
+            self._host = np.frombuffer(_device.cupy.cuda.PinnedMemoryPointer(pinned.memory, 0), np.uint8, self.nbytes)
             stream = _device.cupy.cuda.get_current_stream()
             with lanes.lock:
                 lanes.settle(self.ahead - self.nbytes)
