@@ -144,7 +144,7 @@ def tools(torch):
             seen.append((label, None if t.grad is None else told(t.grad)))
             if t.grad is not None:
                 with torch.no_grad():
-                    if not ours and (t.grad.is_inference() or not t.grad._version):      # made by this backward: rule 4
+                    if not ours and (t.grad.is_inference() or t.grad._version < 2):      # made by this backward: rule 4
                         t.grad.data = t.grad.data.clone()
                     t.grad.mul_(2)
         return hook
@@ -401,7 +401,7 @@ class Draw:
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
-        barred = () if a in self.chosen(lambda t: t.is_leaf) else (".data.",)                      # rule 3
+        barred = () if a in self.chosen(lambda t: t.is_leaf) else (".data.", ".data =")            # rule 3
         barred += ("sqrt_",) if self.names[a].is_complex() else ()             # rule 18
         write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:
@@ -413,7 +413,8 @@ class Draw:
 
     def flag(self):
         a = self.pick()
-        return self.fill(self.rng.choice(FLAGS), a)
+        unnamed = a in self.names and self.names[a].is_inference()                # rule 17
+        return self.fill(self.rng.choice([f for f in FLAGS if not (unnamed and "._base" in f)]), a)
 
     def hook(self):
         if self.rng.random() < 0.15:
