@@ -101,6 +101,7 @@ class Side:
         """What a step raised, or None."""
         try:
             self.move_to(step.blocks)
+            self.names["old_grads"][:] = [t.grad for t in self.tensors() if t.requires_grad and t.is_leaf]        # rule 4
             graph = "create_graph=True" in step.text
             before = self.now() if graph else 0
             exec(code, self.names)

@@ -113,6 +113,7 @@ def array_of(t):
 def tools(torch):
     """The names that steps use, for one of the two packages."""
     seen = []                                # (label, gradients) of each call of a hook
+    old_grads = []                           # .grad of the tensors before the step
     ours = torch is autograd_gpu
 
     def told(x):
@@ -144,7 +145,7 @@ def tools(torch):
             seen.append((label, None if t.grad is None else told(t.grad)))
             if t.grad is not None:
                 with torch.no_grad():
-                    if not ours and (t.grad.is_inference() or t.grad._version < 2):      # made by this backward: rule 4
+                    if not ours and not any(t.grad is g for g in old_grads):             # made by this backward: rule 4
                         t.grad.data = t.grad.data.clone()
                     t.grad.mul_(2)
         return hook
@@ -256,7 +257,7 @@ def tools(torch):
 
     made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
     names = {getattr(f, "__name__", "seen"): f for f in made}
-    return dict(names, torch=torch, copy=copy)
+    return dict(names, old_grads=old_grads, torch=torch, copy=copy)
 
 
 # ----------------------------------------------------------------------------------------------------------- drawing
@@ -413,8 +414,9 @@ class Draw:
 
     def flag(self):
         a = self.pick()
-        unnamed = a in self.names and self.names[a].is_inference()                # rule 17
-        return self.fill(self.rng.choice([f for f in FLAGS if not (unnamed and "._base" in f)]), a)
+        tensors = [t for t in self.names.values() if hasattr(t, "_base")]
+        unnamed = a in self.names and any(t.is_inference() for t in tensors) and not any(t is self.names[a]._base for t in tensors)
+        return self.fill(self.rng.choice([f for f in FLAGS if not (unnamed and "._base" in f)]), a)         # rule 17
 
     def hook(self):
         if self.rng.random() < 0.15:
