@@ -140,6 +140,14 @@ def test_copies_of_expanded_and_permuted_tensors_are_laid_out_as_in_pytorch():
     assert torch.arange(8.0).reshape(1, 2, 4)[:, :, torch.tensor([0, 2])].is_contiguous()
 
 
+def test_flip_is_laid_out_as_its_input(oracle):
+    def program(torch):
+        x = torch.arange(24).reshape(2, 3, 4)
+        inputs = [x, x.mT, x.permute(2, 0, 1), x[:, :1].expand(2, 3, 4), x[:, ::2], x[..., 1]]
+        return [(t.flip(d).stride(), t.flip(d).tolist()) for t in inputs for d in (0, -1, (0, 1))]
+    assert program(torch) == program(oracle)
+
+
 def test_flip_never_shares_memory():
     x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
     y = x * 1

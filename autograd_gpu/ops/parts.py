@@ -5,6 +5,7 @@ import operator
 
 import numpy as np
 
+from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
 from autograd_gpu.ops.namespace import OPS as F
@@ -304,12 +305,14 @@ triu.vjp(self=lambda grad, diagonal: F.triu(grad, diagonal))
 
 @op(varargs="dims", out=False)
 def flip(self, dims: Dims):
-    """A copy with dimensions reversed. Raises RuntimeError where one is named twice. Reference: torch.flip."""
+    """A copy with dimensions reversed, laid out as the original. Raises RuntimeError where one is named twice. Reference: torch.flip."""
     dims = wrap_dims(dims, self.ndim, "flip")
     if not self.ndim:
         return self.copy()
     back = _range(None, None, -1)
-    return self[tuple([back if d in dims else ALL for d in range(self.ndim)])].copy("C")
+    out = np.empty_like(self, order=_device.order_of(self))
+    out[...] = self[tuple([back if d in dims else ALL for d in range(self.ndim)])]
+    return out
 
 flip.vjp(self=lambda grad, dims: F.flip(grad, dims))
 
