@@ -385,3 +385,9 @@ def test_a_hook_on_a_view_that_lost_its_history(oracle, hooked):
         return said(lambda: first.register_hook(lambda g: g), "multiple views")
     assert program(torch) == program(oracle)
     assert (program(torch) is None) == hooked
+
+
+def test_log_softmax_of_a_number_is_a_positive_zero(oracle):
+    def program(torch):
+        return [(1 / torch.tensor(x).log_softmax(0)).item() for x in (-2.0, 0.0, 2.0)]
+    assert program(torch) == program(oracle)

@@ -88,7 +88,7 @@ def log_softmax(self, dim: int, dtype: DType = None):
     d = dim_of("log_softmax", dim, self.ndim)
     floating("log_softmax", self.dtype)
     if not self.ndim or not self.size:
-        return self * 0
+        return self - self
     x = self.astype(accumulator(self.dtype), copy=False)
     out = np.empty(x.shape, x.dtype)
     for part in _parts(x, d):
