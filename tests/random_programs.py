@@ -28,7 +28,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     nothing to order.
 15. Internal errors of PyTorch's: assertions, and in the backward of where(complex, real), and of view_as_real of nothing.
 16. Programs in which PyTorch crashes, run alone.
-17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base counts as none.
+17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base is not compared.
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
     are not drawn, copysign of none.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
@@ -73,7 +73,7 @@ def looks(side, t):
     yield "is_leaf", lambda: "?" if is_real_view(t) else t.is_leaf
     yield "retains_grad", lambda: not is_real_view(t) and not t.is_leaf and t.retains_grad
     yield "_version", lambda: t._version - side.versions.setdefault(id(t), (t, t._version))[1]     # rule 10
-    yield "_is_view", lambda: side.base(t) is not None
+    yield "_is_view", lambda: NAMELESS if side.base(t) is NAMELESS else side.base(t) is not None
     yield "is_inference", lambda: t.is_inference()
     yield "_base", lambda: side.base(t)
     yield "grad_fn", lambda: side.graph(t)
@@ -83,6 +83,9 @@ def looks(side, t):
 def is_real_view(t):
     """Whether a tensor is a real view of a complex one: rule 11."""
     return t._base is not None and t._base.dtype != t.dtype
+
+
+NAMELESS = object()                          # a base that nobody can see: rule 17
 
 
 class Side:
@@ -147,7 +150,7 @@ class Side:
         if base is None:
             return None
         named = [name for name, value in self.pool().items() if value is base]
-        return named or (None if self.inferred else tuple(base.shape))                       # rule 17
+        return named or (NAMELESS if self.inferred else tuple(base.shape))
 
     def graph(self, t):
         """Names of a tensor's node and of those that follow it."""
@@ -184,6 +187,8 @@ class Side:
 
 def same(a, b, dtype=None):
     """Whether two descriptions agree, in the precision of a dtype, by default of each array's own."""
+    if a is NAMELESS or b is NAMELESS:
+        return True
     if type(a) is np.ndarray:
         if type(b) is not np.ndarray or a.shape != b.shape or a.dtype != b.dtype:
             return False
