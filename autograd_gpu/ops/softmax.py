@@ -60,7 +60,7 @@ def _softmax_backward(grad, result, dim):
         if result.ndim and dim == result.ndim - 1 and g.__class__ is _CPU:
             inner = np.vecdot(g, y)[..., None]
         else:
-            inner = np.add.reduce(g * y, dim if result.ndim else None, None, None, True)
+            inner = np.add.reduce(np.multiply(g, y, out[part]), dim if result.ndim else None, None, None, True)
         made = np.subtract(g, inner, out[part])
         made *= y
     return out
