@@ -191,16 +191,6 @@ def forward_computes_what_requires_no_gradient(torch):
 
 
 @program
-def a_node_of_any_number_of_results_is_called(torch):
-    x = leaf(torch, 6)
-    a, b = (x.reshape(2, 3) * 1).unbind()
-    node = a.grad_fn
-    with pytest.raises(TypeError):
-        node(b.detach())
-    return node(torch.ones(3, dtype=torch.float64), b.detach())
-
-
-@program
 def a_gradient_is_none_where_not_materialized(torch):
     seen = []
 

@@ -66,6 +66,16 @@ each("edges_as_outputs", [
 
 
 @program
+def a_node_of_any_number_of_results_is_called(torch):
+    x = torch.arange(6, dtype=torch.float64, requires_grad=True)
+    a, b = (x.reshape(2, 3) * 1).unbind()
+    node = a.grad_fn
+    with pytest.raises(TypeError):
+        node(b.detach())
+    return node(torch.ones(3, dtype=torch.float64), b.detach())
+
+
+@program
 def a_leaf_that_got_a_history(torch):
     told = []
 
