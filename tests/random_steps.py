@@ -1,12 +1,9 @@
-"""The steps of random programs: their templates, the names they use, and what draws them to fit the tensors that there are."""
+"""The steps of random programs: their templates, and what draws them to fit the tensors that there are."""
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import random
-
-import autograd_gpu
 
 SHAPES = [(), (1,), (3,), (3,), (4,), (2, 3), (2, 3), (3, 2), (2, 1), (1, 3), (3, 3), (2, 3, 2), (0,), (2, 0)]
 LARGE = 1e4                                  # values past this, infinite and NaN are rarely used further: they say little
@@ -85,7 +82,8 @@ FUNCTIONS = ["{n} = Square.apply({a})", "{n} = Tanh.apply({a})", "{n} = Dirty.ap
              "{n} = Flat.apply({a})", "{n}, {m}, {o} = Two.apply({a}, {b})", "{n}, {m} = Half.apply({a}, {b})", "Dirty.apply({a})",
              "{n} = Dirty.apply({a}.view(-1))"]
 BLOCKS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)",
-          "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')"]
+          "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')", "save_on_cpu()",
+          "save_on_cpu(pin_memory=True)", "disable_saved_tensors_hooks('none')"]
 BACKWARD = ["weigh({a}).backward()", "weigh({a}).backward()", "weigh({a}, {b}).backward()", "{a}.sum().backward()", "{a}.backward()",
             "weigh({a}).backward(retain_graph=True)", "{a}.backward(torch.ones_like({a}))", "weigh({a}).backward(inputs=[{b}])",
             "weigh({a}).backward(inputs=[{b}, {a}], retain_graph=True)", "torch.autograd.backward([weigh({a}), weigh({b})])",
@@ -99,165 +97,6 @@ GRAD = ["{g} = grad(weigh({a}), {b}, {options})[0]", "{g} = grad(weigh({a}), {b}
 OPTIONS = ["", "allow_unused=True", "allow_unused=True", "materialize_grads=True", "create_graph=True, allow_unused=True",
            "create_graph=True, allow_unused=True", "create_graph=True", "retain_graph=True", "retain_graph=True, allow_unused=True",
            "create_graph=True, materialize_grads=True", "create_graph=True, retain_graph=False, allow_unused=True"]
-
-
-def array_of(t):
-    """A tensor's values; the memory, where that holds them as they are."""
-    if isinstance(t, autograd_gpu.Tensor):
-        return t._array
-    return t.numpy(force=True)
-
-
-# ------------------------------------------------------------------------------------------------ what programs call by name
-
-def tools(torch):
-    """The names that steps use, for one of the two packages."""
-    seen = []                                # (label, gradients) of each call of a hook
-    old_grads = []                           # .grad of the tensors before the step
-    ours = torch is autograd_gpu
-
-    def told(x):
-        if isinstance(x, tuple):
-            return [told(y) for y in x]
-        return x if x is None else (array_of(x).copy(), x.requires_grad)
-
-    def see(label):
-        """A hook that returns nothing, of a tensor or a node."""
-        return lambda *grads: seen.append((label, told(grads)))
-
-    def scale(label, k):
-        """A tensor's hook that returns a new gradient."""
-        return lambda g: (seen.append((label, told(g))), g * k)[1]
-
-    def edit(label, k):
-        """A tensor's hook that writes to the gradient it is given."""
-        def hook(g):
-            seen.append((label, told(g)))
-            if ours:
-                g.mul_(k)
-                return None
-            return g.clone().mul_(k)         # rule 4
-        return hook
-
-    def edit_grad(label):
-        """A hook after accumulation that writes to .grad."""
-        def hook(t):
-            seen.append((label, None if t.grad is None else told(t.grad)))
-            if t.grad is not None:
-                with torch.no_grad():
-                    if not ours and not any(t.grad is g for g in old_grads):             # made by this backward: rule 4
-                        t.grad.data = t.grad.data.clone()
-                    t.grad.mul_(2)
-        return hook
-
-    def scale_inputs(label):
-        """A node's hook that returns other gradients of its inputs."""
-        return lambda ins, outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 2 for g in ins))[1]
-
-    def scale_outputs(label):
-        """A node's prehook that returns other gradients."""
-        return lambda outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 3 for g in outs))[1]
-
-    def weigh(*tensors):
-        """A scalar that each element has another share in."""
-        total = 0
-        for i, t in enumerate(tensors):
-            w = torch.arange(1, t.numel() + 1, dtype=torch.float64).reshape(t.shape) * 0.25 + i
-            product = (t * w).sum()
-            total = total + (product.real if product.is_complex() else product)
-        return total
-
-    def saving(how):
-        """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
-        pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
-
-    def grad(*args, **options):
-        """autograd.grad, as tensors that nobody else has."""
-        return tuple(None if g is None else g.clone() for g in torch.autograd.grad(*args, **options))      # rule 8
-
-    Function = torch.autograd.Function
-
-    class Square(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            x, = ctx.saved_tensors
-            return 2 * g * x.conj()
-
-    class Tanh(Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = x.tanh()
-            ctx.save_for_backward(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, g):
-            y, = ctx.saved_tensors
-            return g * (1 - y * y).conj()
-
-    class Dirty(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.mark_dirty(x)
-            return x.mul_(3)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 3
-
-    class Same(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
-    class Flat(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.shape = x.shape
-            return x.view(-1)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g.reshape(ctx.shape) * 2
-
-    class Two(Function):
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.save_for_backward(x, y)
-            count = (x * 0 + 1).detach()
-            ctx.mark_non_differentiable(count)
-            return x * y, count, x + 2 * y
-
-        @staticmethod
-        def backward(ctx, g, _, h):
-            x, y = ctx.saved_tensors
-            return (g * y.conj() + h).sum_to_size(x.shape), (g * x.conj() + 2 * h).sum_to_size(y.shape)
-
-    class Half(Function):
-        """Gives no zeros, and no gradient to its second input."""
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.set_materialize_grads(False)
-            return x * 0.5, y.clone()
-
-        @staticmethod
-        def backward(ctx, g, h):
-            seen.append(("Half", told((g, h))))
-            return None if g is None else g * 0.5, None
-
-    made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
-    names = {getattr(f, "__name__", "seen"): f for f in made}
-    return dict(names, old_grads=old_grads, torch=torch, copy=copy)
 
 
 # ----------------------------------------------------------------------------------------------------------- drawing
@@ -398,7 +237,7 @@ class Draw:
 
     def write(self):
         a = self.pick(lambda t: (not t.is_leaf or not t.requires_grad or self.rng.random() < 0.15) and not self.folded(t))
-        if a not in self.names or any("'same'" in text for _, text in self.blocks):                # rule 5
+        if a not in self.names or any(text in ("saving('same')", "save_on_cpu()") for _, text in self.blocks):         # rule 5
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
