@@ -81,6 +81,23 @@ HOOKS = ["{h} = {a}.register_hook(see('{h}'))", "{h} = {a}.register_hook(scale('
 FUNCTIONS = ["{n} = Square.apply({a})", "{n} = Tanh.apply({a})", "{n} = Dirty.apply({a})", "{n} = Same.apply({a})",
              "{n} = Flat.apply({a})", "{n}, {m}, {o} = Two.apply({a}, {b})", "{n}, {m} = Half.apply({a}, {b})", "Dirty.apply({a})",
              "{n} = Dirty.apply({a}.view(-1))"]
+CHECKPOINTS = ["{n} = checkpoint(lambda x: {f}, {a}, use_reentrant={r})", "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False)",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=True)",
+               "{n} = checkpoint(lambda x: checkpoint(lambda x: {f}, x.sin(), use_reentrant={s}) * x, {a}, use_reentrant={r})",
+               "{n} = checkpoint(lambda x: checkpoint(lambda x: {f}, x, use_reentrant={s}), {a} * 2, use_reentrant={r})",
+               "{n}, {m} = checkpoint(lambda x, y: (x.sin() * y, y.exp()), {a}, {b}, use_reentrant={r})",
+               "{n}, {m} = checkpoint(lambda x, y: (({f}) * y, y.detach()), {a}, {b}, use_reentrant={r})",
+               "{n} = checkpoint(lambda x, y, k: ({f}) * k + y * y, {a}, {b}, 3, use_reentrant={r}, preserve_rng_state=False)",
+               "{n} = checkpoint(lambda x, k: ({f}) * k, {a}, k=2.0, use_reentrant=False)",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, early_stop=False)",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, determinism_check='none')",
+               "{n} = checkpoint_sequential([lambda x: {f}, torch.tanh, Square.apply], 2, {a}, use_reentrant={r})",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, context_fn=lambda: (torch.enable_grad(), saving('copy')))"]
+CHECKPOINTED = ["x.sin() * x", "x.exp().sin()", "x * x", "x.sin() * {b}", "({b} * x).tanh()", "x.sin().mul_(2).cos()", "x.clone().mul_(2) * x",
+                "x.detach() * x", "Square.apply(x)", "Tanh.apply(x) * x", "Half.apply(x, x.sin())[0]", "Two.apply(x, {b})[0]",
+                "watch('{h}', x.sin()).sin() * x", "watch('{h}', x) * x", "noted('{h}', x).sin()", "x", "x.view(-1)", "x[:1] * x[:1]",
+                "x.mul_(2).sin()", "{b}.mul_(2) * x", "x.detach_() * x", "grad(weigh(x * x), x, create_graph=True)[0] * x",
+                "x.relu().softmax(-1)", "torch.where(x > 0, x.sin(), x * x)", "x.double() * x", "x.unsqueeze(0).exp()", "2.0", "{b} * {b}"]
 BLOCKS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)",
           "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')", "save_on_cpu()",
           "save_on_cpu(pin_memory=True)", "disable_saved_tensors_hooks('none')"]
@@ -114,7 +131,7 @@ class Draw:
         self.tamed = []                      # names of tensors whose values say something
         self.always_look = self.rng.random() < 0.7
         self.features = {name: self.rng.choice([0, 1, 1, 2]) for name in ("write", "hook", "block", "double", "complex", "other",
-                                                                             "float32")}
+                                                                             "float32", "checkpoint")}
 
     def new(self, letter="t"):
         """A name not used as yet."""
@@ -178,7 +195,7 @@ class Draw:
             return self.leaf().partition(" = ")[2]               # rule 12
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
                                g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
-                               i=self.rng.randrange(2), options=self.rng.choice(OPTIONS))
+                               i=self.rng.randrange(2), r=self.rng.random() < 0.3, s=self.rng.random() < 0.2, options=self.rng.choice(OPTIONS))
 
     # ------------------------------------------------------------------------------------------------------- kinds of steps
 
@@ -269,6 +286,12 @@ class Draw:
         a = self.pick(lambda t: self.floating(t) and not self.folded(t))
         return self.fill(self.rng.choice(FUNCTIONS), a, self.partner(a))
 
+    def checkpoint(self):
+        a = self.pick(self.floating)
+        b = self.partner(a)
+        inner = self.fill(self.rng.choice(CHECKPOINTED), a, b)
+        return self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
+
     def differentiable(self, t):
         return t.requires_grad and (t.grad_fn is not None or self.rng.random() < 0.1)
 
@@ -295,7 +318,7 @@ class Draw:
             text = self.leaf()
         else:
             kinds = {self.leaf: 2, self.unary: 5, self.binary: 4, self.reduce: 2, self.view: 6, self.views: 1.5, self.index: 2,
-                     self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1,
+                     self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1, self.checkpoint: 1.5 * f["checkpoint"],
                      self.backward: 2.5, self.grad: 1 * f["double"]}
             text = rng.choices(list(kinds), list(kinds.values()))[0]()
         return text, self.blocks, self.always_look or rng.random() < 0.25

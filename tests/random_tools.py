@@ -70,6 +70,17 @@ def tools(torch):
             total = total + (product.real if product.is_complex() else product)
         return total
 
+    def watch(label, t):
+        """A tensor with a hook, if it can have one."""
+        if t.requires_grad:
+            t.register_hook(see(label))
+        return t
+
+    def noted(label, t):
+        """A tensor, which is noted: what runs again shows."""
+        seen.append((label, told(t)))
+        return t
+
     def saving(how):
         """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
         pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
@@ -158,7 +169,9 @@ def tools(torch):
             seen.append(("Half", told((g, h))))
             return None if g is None else g * 0.5, None
 
-    graph = torch.autograd.graph
-    made = (graph.save_on_cpu, graph.disable_saved_tensors_hooks, seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
+    graph, checkpoint = torch.autograd.graph, torch.utils.checkpoint
+    made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, watch, noted, weigh, grad, saving, graph.save_on_cpu,
+            graph.disable_saved_tensors_hooks, checkpoint.checkpoint, checkpoint.checkpoint_sequential, Square, Tanh, Dirty, Same, Flat,
+            Two, Half)
     names = {getattr(f, "__name__", "seen"): f for f in made}
     return dict(names, old_grads=old_grads, torch=torch, copy=copy)
