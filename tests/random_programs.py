@@ -79,6 +79,7 @@ def looks(side, t):
     yield "is_inference", lambda: t.is_inference()
     yield "_base", lambda: side.base(t)
     yield "grad_fn", lambda: side.graph(t)
+    yield "tangent", lambda: side.tangent(t)
     yield "grad", lambda: None if t.grad is None else (array_of(t.grad), t.grad.requires_grad and t.numel() > 0)
 
 
@@ -170,6 +171,13 @@ class Side:
         if any(first <= number <= last for first, last in self.recorded):         # rule 2
             return "?"
         return node.name().replace("ViewAsReal", "AsStrided").replace("ReshapeAlias", "View")          # rules 11, 1
+
+    def tangent(self, t):
+        """A tensor's tangent, and whether that requires grad; None for zeros: rule 20."""
+        if not any(text == "dual_level()" for (_, text), _ in self.entered):
+            return None
+        tangent = self.names["unpack_dual"](t).tangent
+        return None if tangent is None or not array_of(tangent).any() else (array_of(tangent), tangent.requires_grad)
 
     def describe(self):
         """All that can be seen: {(name, what): value}."""

@@ -93,11 +93,20 @@ CHECKPOINTS = ["{n} = checkpoint(lambda x: {f}, {a}, use_reentrant={r})", "{n} =
                "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, determinism_check='none')",
                "{n} = checkpoint_sequential([lambda x: {f}, torch.tanh, Square.apply], 2, {a}, use_reentrant={r})",
                "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, context_fn=lambda: (torch.enable_grad(), saving('copy')))"]
-CHECKPOINTED = ["x.sin() * x", "x.exp().sin()", "x * x", "x.sin() * {b}", "({b} * x).tanh()", "x.sin().mul_(2).cos()", "x.clone().mul_(2) * x",
-                "x.detach() * x", "Square.apply(x)", "Tanh.apply(x) * x", "Half.apply(x, x.sin())[0]", "Two.apply(x, {b})[0]",
-                "watch('{h}', x.sin()).sin() * x", "watch('{h}', x) * x", "noted('{h}', x).sin()", "x", "x.view(-1)", "x[:1] * x[:1]",
-                "x.mul_(2).sin()", "{b}.mul_(2) * x", "x.detach_() * x", "grad(weigh(x * x), x, create_graph=True)[0] * x",
-                "x.relu().softmax(-1)", "torch.where(x > 0, x.sin(), x * x)", "x.double() * x", "x.unsqueeze(0).exp()", "2.0", "{b} * {b}"]
+CHECKPOINTED = ["x.sin() * x", "x.exp().sin()", "x * x", "x.sin() * {b}", "({b} * x).tanh()", "x.sin().mul_(2).cos()",
+                "x.clone().mul_(2) * x", "x.detach() * x", "Square.apply(x)", "Tanh.apply(x) * x", "Half.apply(x, x.sin())[0]",
+                "Two.apply(x, {b})[0]", "watch('{h}', x.sin()).sin() * x", "watch('{h}', x) * x", "noted('{h}', x).sin()", "x",
+                "x.view(-1)", "x[:1] * x[:1]", "x.mul_(2).sin()", "{b}.mul_(2) * x", "x.detach_() * x",
+                "grad(weigh(x * x), x, create_graph=True)[0] * x", "x.relu().softmax(-1)", "torch.where(x > 0, x.sin(), x * x)",
+                "x.double() * x", "x.unsqueeze(0).exp()", "2.0", "{b} * {b}"]
+FORWARD = ["{n} = make_dual({a}, direction({a}, {i}))", "{n} = make_dual({a}, direction({a}, {i}))",
+           "{n} = make_dual({a}, direction({a}, 2))", "{a} = make_dual({a}, direction({a}, {i}))",
+           "{n} = make_dual({a}.detach().clone(), direction({a}, {i}))", "{n} = make_dual({a}.clone(), direction({a}, {i}), level=0)",
+           "{n} = make_dual({a}, {b})", "{n} = make_dual({a}, {b}.expand_as({a}))",
+           "{m} = direction({a}, {i}).requires_grad_(); {n} = make_dual({a}, {m})", "{n} = make_dual({a}, tangent({b}) + {a})",
+           "{n} = unpack_dual({a}).primal", "{n} = unpack_dual({a}).primal", "{n} = tangent({a})", "{n} = tangent({a})",
+           "{n} = tangent({a})", "make_dual({a}, direction({a}, 1)[None])", "make_dual({a}, direction({a}, 1).float())",
+           "make_dual({a}.detach() > 0, direction({a}, 1))", "exit_dual_level(level=1)", "enter_dual_level()"]
 BLOCKS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)",
           "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')", "save_on_cpu()",
           "save_on_cpu(pin_memory=True)", "disable_saved_tensors_hooks('none')"]
@@ -132,6 +141,7 @@ class Draw:
         self.always_look = self.rng.random() < 0.7
         self.features = {name: self.rng.choice([0, 1, 1, 2]) for name in ("write", "hook", "block", "double", "complex", "other",
                                                                              "float32", "checkpoint")}
+        self.features["forward"] = self.rng.choice([0, 0, 1, 2])
 
     def new(self, letter="t"):
         """A name not used as yet."""
@@ -184,6 +194,10 @@ class Draw:
         """Whether the next step is in inference mode."""
         return any("inference_mode()" in text for _, text in self.blocks)
 
+    def in_level(self):
+        """Whether the next step is in a dual level."""
+        return any(text == "dual_level()" for _, text in self.blocks)
+
     def fill(self, template, a, b=""):
         """A template with its names filled in."""
         t = self.names.get(a)
@@ -195,7 +209,8 @@ class Draw:
             return self.leaf().partition(" = ")[2]               # rule 12
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
                                g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
-                               i=self.rng.randrange(2), r=self.rng.random() < 0.3, s=self.rng.random() < 0.2, options=self.rng.choice(OPTIONS))
+                               i=self.rng.randrange(2), r=self.rng.random() < 0.3, s=self.rng.random() < 0.2,
+                               options=self.rng.choice(OPTIONS))
 
     # ------------------------------------------------------------------------------------------------------- kinds of steps
 
@@ -265,7 +280,7 @@ class Draw:
             return self.fill(self.rng.choice(write), a)
         b = self.partner(a)
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
-            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else write), a, b)         # rule 7
+            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
         return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
@@ -292,6 +307,11 @@ class Draw:
         inner = self.fill(self.rng.choice(CHECKPOINTED), a, b)
         return self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
 
+    def forward(self):
+        a = self.pick(self.floating)
+        like = self.names.get(a)
+        return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: self.floating(t) and t.shape == like.shape and t is not like))
+
     def differentiable(self, t):
         return t.requires_grad and (t.grad_fn is not None or self.rng.random() < 0.1)
 
@@ -305,20 +325,26 @@ class Draw:
 
     # --------------------------------------------------------------------------------------------------------------- a step
 
+    def enter(self, block):
+        self.blocks_made += 1
+        self.blocks += ((self.blocks_made, block),)
+
     def step(self):
         """(text, blocks, whether to look) of the next step."""
         rng, f = self.rng, self.features
         self.tamed = [n for n in self.tensors() if self.tame(self.names[n])]
-        if self.blocks and rng.random() < 0.3:
+        if self.blocks and rng.random() < (0.05 if self.blocks[-1][1] == "dual_level()" else 0.3):
             self.blocks = self.blocks[:-1]
         elif f["block"] and len(self.blocks) < 2 and rng.random() < 0.05 * f["block"]:
-            self.blocks_made += 1
-            self.blocks += ((self.blocks_made, rng.choice(BLOCKS)),)
+            self.enter(rng.choice(BLOCKS))
+        elif not self.in_level() and rng.random() < 0.15 * f["forward"] or rng.random() < 0.005 * f["forward"]:
+            self.enter("dual_level()")
         if len(self.tensors()) < 2:
             text = self.leaf()
         else:
             kinds = {self.leaf: 2, self.unary: 5, self.binary: 4, self.reduce: 2, self.view: 6, self.views: 1.5, self.index: 2,
-                     self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1, self.checkpoint: 1.5 * f["checkpoint"],
-                     self.backward: 2.5, self.grad: 1 * f["double"]}
+                     self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1,
+                     self.backward: 2.5, self.grad: 1 * f["double"], self.checkpoint: 1.5 * f["checkpoint"],
+                     self.forward: 4 * f["forward"] * self.in_level()}
             text = rng.choices(list(kinds), list(kinds.values()))[0]()
         return text, self.blocks, self.always_look or rng.random() < 0.25

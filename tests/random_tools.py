@@ -81,6 +81,15 @@ def tools(torch):
         seen.append((label, told(t)))
         return t
 
+    def direction(t, k):
+        """A tangent for a tensor."""
+        return ((torch.arange(t.numel(), dtype=torch.float64) * 1.7 + k).cos().reshape(t.shape) * (1 - 2j * t.is_complex())).to(t.dtype)
+
+    def tangent(t):
+        """The tangent of a tensor, as a tensor that nobody else has, in the pool; two nodes hide how it was computed: rule 20."""
+        found = forward_ad.unpack_dual(t).tangent
+        return torch.zeros_like(t) if found is None or not array_of(found).any() else found.clone().clone()
+
     def saving(how):
         """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
         pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
@@ -90,18 +99,24 @@ def tools(torch):
         """autograd.grad, as tensors that nobody else has."""
         return tuple(None if g is None else g.clone() for g in torch.autograd.grad(*args, **options))      # rule 8
 
-    Function = torch.autograd.Function
+    forward_ad, Function = torch.autograd.forward_ad, torch.autograd.Function
 
     class Square(Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
             return x * x
 
         @staticmethod
         def backward(ctx, g):
             x, = ctx.saved_tensors
             return 2 * g * x.conj()
+
+        @staticmethod
+        def jvp(ctx, t):
+            x, = ctx.saved_tensors
+            return 2 * t * x
 
     class Tanh(Function):
         @staticmethod
@@ -125,6 +140,10 @@ def tools(torch):
         def backward(ctx, g):
             return g * 3
 
+        @staticmethod
+        def jvp(ctx, t):
+            return t.mul_(3)
+
     class Same(Function):
         @staticmethod
         def forward(ctx, x):
@@ -133,6 +152,10 @@ def tools(torch):
         @staticmethod
         def backward(ctx, g):
             return g * 2
+
+        @staticmethod
+        def jvp(ctx, t):
+            return t.view_as(t)
 
     class Flat(Function):
         @staticmethod
@@ -144,10 +167,15 @@ def tools(torch):
         def backward(ctx, g):
             return g.reshape(ctx.shape) * 2
 
+        @staticmethod
+        def jvp(ctx, t):
+            return t.view(-1)
+
     class Two(Function):
         @staticmethod
         def forward(ctx, x, y):
             ctx.save_for_backward(x, y)
+            ctx.save_for_forward(x, y)
             count = (x * 0 + 1).detach()
             ctx.mark_non_differentiable(count)
             return x * y, count, x + 2 * y
@@ -157,11 +185,17 @@ def tools(torch):
             x, y = ctx.saved_tensors
             return (g * y.conj() + h).sum_to_size(x.shape), (g * x.conj() + 2 * h).sum_to_size(y.shape)
 
+        @staticmethod
+        def jvp(ctx, s, t):
+            x, y = ctx.saved_tensors
+            return s * y + x * t, None, s + 2 * t
+
     class Half(Function):
         """Gives no zeros, and no gradient to its second input."""
         @staticmethod
         def forward(ctx, x, y):
             ctx.set_materialize_grads(False)
+            ctx.save_for_forward(x, y)
             return x * 0.5, y.clone()
 
         @staticmethod
@@ -169,9 +203,16 @@ def tools(torch):
             seen.append(("Half", told((g, h))))
             return None if g is None else g * 0.5, None
 
+        @staticmethod
+        def jvp(ctx, s, t):
+            seen.append(("Half's jvp", told((s, t))))
+            x, y = ctx.saved_tensors
+            return torch.zeros_like(x) if s is None else s * 0.5, torch.zeros_like(y) if t is None else t.clone()
+
     graph, checkpoint = torch.autograd.graph, torch.utils.checkpoint
     made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, watch, noted, weigh, grad, saving, graph.save_on_cpu,
-            graph.disable_saved_tensors_hooks, checkpoint.checkpoint, checkpoint.checkpoint_sequential, Square, Tanh, Dirty, Same, Flat,
-            Two, Half)
+            graph.disable_saved_tensors_hooks, checkpoint.checkpoint, checkpoint.checkpoint_sequential, forward_ad.dual_level,
+            forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual, direction, tangent,
+            Square, Tanh, Dirty, Same, Flat, Two, Half)
     names = {getattr(f, "__name__", "seen"): f for f in made}
     return dict(names, old_grads=old_grads, torch=torch, copy=copy)

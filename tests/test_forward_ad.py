@@ -67,7 +67,8 @@ def a_dual_is_a_view_with_a_tangent(api):
             d = api.dual(x, t)
             primal, tangent = api.fw.unpack_dual(d)
             found += [d, tangent, d._base is x, primal._base is x, primal is x, d.requires_grad, primal.requires_grad, d.is_leaf, api.of(x),
-                      api.of(primal), tangent.data_ptr() == t.data_ptr(), d.grad_fn and d.grad_fn.name(), type(primal) is type(x)]
+                      api.of(primal), tangent.data_ptr() == t.data_ptr(), *[u.grad_fn and u.grad_fn.name() for u in (d, primal)],
+                      type(primal) is type(x)]
         other = api.dual(x, t.t())           # laid out otherwise: a copy
         found += [api.of(other), api.of(other).stride(), api.of(other).data_ptr() == t.data_ptr()]
         wide = api.dual(api.tensor(2, dtype="float32"), api.tensor(2))

@@ -12,7 +12,7 @@ def dual_view(self):
 dual_view.vjp(self=lambda grad: grad)
 
 
-@view_op(node="Identity", method=False, function=False)
+@view_op(node="torch::autograd::Identity", method=False, function=False)
 def primal_view(self):
     """The same tensor once more, without its tangent: forward_ad.unpack_dual."""
     return self[...]
