@@ -33,6 +33,11 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
     are not drawn, copysign of none.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
+20. Tangents: one of zeros may be None, and their graphs are those of the formulas as they are written here, which includes whether one
+    requires grad. Programs compute with sums of a tangent and zero times its tensor, behind two nodes, and give tangents away.
+21. An in-place operation in which its tensor occurs a second time: PyTorch computes its tangent from what it has overwritten. Not drawn
+    in a dual level.
+22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
 """
 from __future__ import annotations
 
@@ -86,6 +91,11 @@ def looks(side, t):
 def is_real_view(t):
     """Whether a tensor is a real view of a complex one: rule 11."""
     return t._base is not None and t._base.dtype != t.dtype
+
+
+def in_level(blocks):
+    """Whether there is a dual level among blocks."""
+    return any(text == "dual_level()" for _, text in blocks)
 
 
 NAMELESS = object()                          # a base that nobody can see: rule 17
@@ -173,11 +183,11 @@ class Side:
         return node.name().replace("ViewAsReal", "AsStrided").replace("ReshapeAlias", "View")          # rules 11, 1
 
     def tangent(self, t):
-        """A tensor's tangent, and whether that requires grad; None for zeros: rule 20."""
-        if not any(text == "dual_level()" for (_, text), _ in self.entered):
+        """A tensor's tangent; None for zeros: rule 20."""
+        if not in_level([block for block, _ in self.entered]):
             return None
         tangent = self.names["unpack_dual"](t).tangent
-        return None if tangent is None or not array_of(tangent).any() else (array_of(tangent), tangent.requires_grad)
+        return None if tangent is None or not array_of(tangent).any() else array_of(tangent)
 
     def describe(self):
         """All that can be seen: {(name, what): value}."""
@@ -199,8 +209,8 @@ def same(a, b, dtype=None):
     """Whether two descriptions agree, in the precision of a dtype, by default of each array's own."""
     if a is NAMELESS or b is NAMELESS:
         return True
-    if type(a) is np.ndarray:
-        if type(b) is not np.ndarray or a.shape != b.shape or a.dtype != b.dtype:
+    if np.ndarray in (type(a), type(b)):
+        if type(a) is not type(b) or a.shape != b.shape or a.dtype != b.dtype:
             return False
         if a.size == 0 or (a == b).all():
             return True
@@ -256,6 +266,9 @@ def judge_errors(at, steps, theirs, ours):
     unfit = any(words in str(theirs) for words in ("must match the size", "broadcast shape", "can't be cast"))
     if None not in (theirs, ours) and (lost or unfit and isinstance(ours, NotImplementedError)):
         raise Accepted("14")
+    if ours is None and "A different number of tensors was saved" in str(theirs) and any(
+            "checkpoint" in s.text and in_level(s.blocks) for s in steps):
+        raise Accepted("22")
     if any("view size" in str(e) for e in (theirs, ours)):
         raise Accepted("1")
     if any("single memory location" in str(e) for e in (theirs, ours)):

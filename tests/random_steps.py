@@ -102,7 +102,7 @@ CHECKPOINTED = ["x.sin() * x", "x.exp().sin()", "x * x", "x.sin() * {b}", "({b} 
 FORWARD = ["{n} = make_dual({a}, direction({a}, {i}))", "{n} = make_dual({a}, direction({a}, {i}))",
            "{n} = make_dual({a}, direction({a}, 2))", "{a} = make_dual({a}, direction({a}, {i}))",
            "{n} = make_dual({a}.detach().clone(), direction({a}, {i}))", "{n} = make_dual({a}.clone(), direction({a}, {i}), level=0)",
-           "{n} = make_dual({a}, {b})", "{n} = make_dual({a}, {b}.expand_as({a}))",
+           "{n} = make_dual({a}, {b}.clone())", "{n} = make_dual({a}, {b}.sum().expand_as({a}))",
            "{m} = direction({a}, {i}).requires_grad_(); {n} = make_dual({a}, {m})", "{n} = make_dual({a}, tangent({b}) + {a})",
            "{n} = unpack_dual({a}).primal", "{n} = unpack_dual({a}).primal", "{n} = tangent({a})", "{n} = tangent({a})",
            "{n} = tangent({a})", "make_dual({a}, direction({a}, 1)[None])", "make_dual({a}, direction({a}, 1).float())",
@@ -309,8 +309,9 @@ class Draw:
 
     def forward(self):
         a = self.pick(self.floating)
-        like = self.names.get(a)
-        return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: self.floating(t) and t.shape == like.shape and t is not like))
+        x = self.names.get(a)
+        return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: t is not x and x is not None and t.dtype == x.dtype
+                                                                and t.shape == x.shape))
 
     def differentiable(self, t):
         return t.requires_grad and (t.grad_fn is not None or self.rng.random() < 0.1)

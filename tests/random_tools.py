@@ -86,9 +86,9 @@ def tools(torch):
         return ((torch.arange(t.numel(), dtype=torch.float64) * 1.7 + k).cos().reshape(t.shape) * (1 - 2j * t.is_complex())).to(t.dtype)
 
     def tangent(t):
-        """The tangent of a tensor, as a tensor that nobody else has, in the pool; two nodes hide how it was computed: rule 20."""
+        """The tangent of a tensor as one that nobody else has, which depends on all that the tensor depends on: rule 20."""
         found = forward_ad.unpack_dual(t).tangent
-        return torch.zeros_like(t) if found is None or not array_of(found).any() else found.clone().clone()
+        return ((0 if found is None else found) + t * 0).clone().clone()
 
     def saving(how):
         """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""

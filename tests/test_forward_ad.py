@@ -225,7 +225,9 @@ def modes(api):
         with torch.no_grad():
             found = [of(d * 2), of(d[0]), (d * 2).requires_grad]
         with torch.inference_mode():
-            z = d * 2
+            z, i = d * 2, torch.ones(2, dtype=torch.float64)
+            duals = [api.dual(i, i), api.dual(d, i), api.dual(api.tensor(2, grad=True), api.tensor(3))]
+        found += [(of(t), t.requires_grad, t.is_inference(), of(t * 2)) for t in duals]
         found += [of(z), of(d.detach()), of(d.data), of(d.detach() * d), of(copy.copy(d)), of(torch.as_tensor(d))]
         with api.fw._set_fwd_grad_enabled(False):
             z, v, off = d * 2, d[:1], api.fw._is_fwd_grad_enabled()
@@ -239,6 +241,25 @@ def modes(api):
         for f in (lambda: d // 2, lambda: torch.heaviside(d, d.detach()), lambda: 2 % d):
             names.append(raised(f))
         return [*found, names]
+
+
+@program
+def detached_in_place(api):
+    of, found = api.of, []
+    for grad in (False, True):
+        for looks in (False, True):
+            with api.level():
+                d = api.dual(api.tensor(2, grad=grad), api.tensor(2, turn=1))
+                y = d * 2
+                v, unrelated = y[:1], y * 2
+                w = v.unsqueeze(0)
+                if looks:
+                    found += [of(v), of(w)]
+                y.detach_()
+                found += [of(y), of(y * 2), of(v), of(w), of(y[1:]), of(unrelated)]
+                y.mul_(d)
+                found += [of(y), of(v), of(w), of(y[1:]), raised(d.detach_), of(d)]
+    return found
 
 
 @program
@@ -350,6 +371,16 @@ def test_a_level_leaves_no_trace():
         with pytest.raises(KeyError), forward_ad.dual_level():
             raise KeyError
     assert (state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
+
+
+def test_a_write_that_a_tangent_refuses_changes_nothing():
+    api = Api(autograd_gpu)
+    with api.level():
+        y = api.tensor(2, grad=True) * 2
+        d = api.dual(y, api.tensor(2, turn=1, grad=True))
+        before = d.tolist(), d._version, d.grad_fn, y.grad_fn
+        assert raised(lambda: d.reciprocal_()) == "RuntimeError"
+        assert (d.tolist(), d._version, d.grad_fn, y.grad_fn) == before
 
 
 def test_duplicates_among_indices_have_the_tangent_of_what_was_written_last():

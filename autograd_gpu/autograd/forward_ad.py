@@ -68,7 +68,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """A view of `tensor` that carries `tangent`: as it is, where it is laid out as the tensor, else a copy.
 
     Both floating or complex, of one shape. What is computed from the result carries a tangent, too, also under no_grad(); what is
-    written to it in place changes its tangent in place. Differentiable: gradients flow to both.
+    written to it in place changes its tangent in place. Differentiable: gradients flow to both. In inference_mode() it carries nothing.
     Raises: RuntimeError outside of a level, for shapes that differ, a tensor that has a tangent, or a tangent that has; ValueError for
     integers. Reference: torch.autograd.forward_ad.make_dual.
     """
@@ -80,14 +80,15 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {t.dtype}")
     if number >= len(everywhere.levels):
         raise RuntimeError(f"Invalid level given to _make_dual: {number}, the last one that was entered is {len(everywhere.levels) - 1}")
-    found = everywhere.levels[number]
-    if found.get(tensor) is not None:
+    found, gives = everywhere.levels[number], not local.state.inference
+    if gives and found.get(tensor) is not None:
         raise RuntimeError(f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not "
                            f"supported.")
-    check_tangent(found, tensor, tangent)
+    if gives:
+        check_tangent(found, tensor, tangent)
     with found.outside():
         dual = OPS.dual_view(tensor)
-        found.put(dual, laid_out(tangent, tensor))
+        found.put(dual, laid_out(tangent, tensor) if gives else None)
     return dual
 
 

@@ -73,6 +73,12 @@ class Level:
             t = found.source
         return t if found is not ABSENT or t._view is None else t._view.base
 
+    def settle(self, t: Tensor) -> None:
+        """Make the tangents of all views of a tensor."""
+        for owner, found in list(self._found.values()):
+            if type(found) is Link and found.source is t and (view := owner()) is not None:
+                self.get(view)
+
     @contextlib.contextmanager
     def outside(self, recorded=None):
         """A block in which only the levels outside of this one are in sight: operations carry no tangents of this one.
@@ -178,6 +184,14 @@ def zeros_like(t: Tensor, dtype) -> Tensor:
         memory = xp.zeros(1 + sum([(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]), made.dtype)
         made = xp.lib.stride_tricks.as_strided(memory, array.shape, [s * made.itemsize for s in steps])
     return wrap(made)
+
+
+def forget(t: Tensor) -> None:
+    """Take a tensor's tangents from it. The views of it that there are keep theirs."""
+    for level in everywhere.levels:
+        if level.own(t) is not ABSENT:
+            level.settle(t)
+            level.put(t, None)
 
 
 def carry(source: Tensor, target: Any) -> Any:
