@@ -103,7 +103,7 @@ FORWARD = ["{n} = make_dual({a}, direction({a}, {i}))", "{n} = make_dual({a}, di
            "{n} = make_dual({a}, direction({a}, 2))", "{a} = make_dual({a}, direction({a}, {i}))",
            "{n} = make_dual({a}.detach().clone(), direction({a}, {i}))", "{n} = make_dual({a}.clone(), direction({a}, {i}), level=0)",
            "{n} = make_dual({a}, {b}.clone())", "{n} = make_dual({a}, {b}.sum().expand_as({a}))",
-           "{m} = direction({a}, {i}).requires_grad_(); {n} = make_dual({a}, {m})", "{n} = make_dual({a}, tangent({b}) + {a})",
+           "{m} = direction({a}, {i}).requires_grad_(); {n} = make_dual({a}, {m} * 1)", "{n} = make_dual({a}, tangent({b}) + {a})",
            "{n} = unpack_dual({a}).primal", "{n} = unpack_dual({a}).primal", "{n} = tangent({a})", "{n} = tangent({a})",
            "{n} = tangent({a})", "make_dual({a}, direction({a}, 1)[None])", "make_dual({a}, direction({a}, 1).float())",
            "make_dual({a}.detach() > 0, direction({a}, 1))", "exit_dual_level(level=1)", "enter_dual_level()"]
@@ -138,6 +138,7 @@ class Draw:
         self.blocks = ()
         self.blocks_made = 0
         self.tamed = []                      # names of tensors whose values say something
+        self.duals = []                      # names of those with a tangent
         self.always_look = self.rng.random() < 0.7
         self.features = {name: self.rng.choice([0, 1, 1, 2]) for name in ("write", "hook", "block", "double", "complex", "other",
                                                                              "float32", "checkpoint")}
@@ -172,6 +173,8 @@ class Draw:
         found = self.chosen(fits)
         if not found:
             return "missing"
+        if self.rng.random() < 0.6:
+            found = [n for n in found if n in self.duals] or found
         return self.rng.choice(found[-5:] if self.rng.random() < 0.6 else found)
 
     def floating(self, t):
@@ -241,7 +244,9 @@ class Draw:
         return f"{self.new()} = " + self.fill(self.rng.choice(BINARY), a, self.partner(a))
 
     def reduce(self):
-        return f"{self.new()} = " + self.fill(self.rng.choice(REDUCE), self.pick(lambda t: t.numel() or not t.is_complex()))       # rule 14
+        a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
+        barred = "logsumexp" if a in self.duals and not self.names[a].numel() else "none"           # rule 23
+        return f"{self.new()} = " + self.fill(self.rng.choice([r for r in REDUCE if barred not in r]), a)
 
     def view(self):
         return f"{self.new()} = " + self.fill(self.rng.choice(VIEW), self.pick())
@@ -281,13 +286,17 @@ class Draw:
         b = self.partner(a)
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
+        if b in self.duals and self.names[b].dtype != self.names[a].dtype:                   # rule 24
+            write_from = [w for w in write_from if "a}.copy_(" not in w]
         return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
         a = self.pick()
         tensors = [t for t in self.names.values() if hasattr(t, "_base")]
         unnamed = a in self.names and any(t.is_inference() for t in tensors) and not any(t is self.names[a]._base for t in tensors)
-        return self.fill(self.rng.choice([f for f in FLAGS if not (unnamed and "._base" in f)]), a)         # rule 17
+        barred = ("._base",) if unnamed else ()                                # rule 17
+        barred += ("float64).copy_",) if a in self.duals and self.names[a].dtype != self.torch.float64 else ()           # rule 24
+        return self.fill(self.rng.choice([f for f in FLAGS if not any(x in f for x in barred)]), a)
 
     def hook(self):
         if self.rng.random() < 0.15:
@@ -308,7 +317,7 @@ class Draw:
         return self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
 
     def forward(self):
-        a = self.pick(self.floating)
+        a = self.pick(lambda t: self.floating(t) and not t.is_inference())             # rule 12
         x = self.names.get(a)
         return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: t is not x and x is not None and t.dtype == x.dtype
                                                                 and t.shape == x.shape))
@@ -334,11 +343,13 @@ class Draw:
         """(text, blocks, whether to look) of the next step."""
         rng, f = self.rng, self.features
         self.tamed = [n for n in self.tensors() if self.tame(self.names[n])]
-        if self.blocks and rng.random() < (0.05 if self.blocks[-1][1] == "dual_level()" else 0.3):
+        self.duals = self.chosen(lambda t: self.names["unpack_dual"](t).tangent is not None) if self.in_level() else []
+        levels = sum(text == "dual_level()" for _, text in self.blocks)
+        if self.blocks and rng.random() < (0.3 if self.blocks[-1][1] != "dual_level()" else 0.05 if levels == 1 else 1):
             self.blocks = self.blocks[:-1]
         elif f["block"] and len(self.blocks) < 2 and rng.random() < 0.05 * f["block"]:
             self.enter(rng.choice(BLOCKS))
-        elif not self.in_level() and rng.random() < 0.15 * f["forward"] or rng.random() < 0.005 * f["forward"]:
+        elif rng.random() < (0.005 if levels else 0.15) * f["forward"]:
             self.enter("dual_level()")
         if len(self.tensors()) < 2:
             text = self.leaf()
@@ -346,6 +357,6 @@ class Draw:
             kinds = {self.leaf: 2, self.unary: 5, self.binary: 4, self.reduce: 2, self.view: 6, self.views: 1.5, self.index: 2,
                      self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1,
                      self.backward: 2.5, self.grad: 1 * f["double"], self.checkpoint: 1.5 * f["checkpoint"],
-                     self.forward: 4 * f["forward"] * self.in_level()}
+                     self.forward: self.in_level() and (4 if self.duals else 40)}
             text = rng.choices(list(kinds), list(kinds.values()))[0]()
         return text, self.blocks, self.always_look or rng.random() < 0.25

@@ -205,7 +205,7 @@ def tools(torch):
 
         @staticmethod
         def jvp(ctx, s, t):
-            seen.append(("Half's jvp", told((s, t))))
+            seen.append(("Half's jvp", [found and found[0] for found in told((s, t))]))             # rule 20
             x, y = ctx.saved_tensors
             return torch.zeros_like(x) if s is None else s * 0.5, torch.zeros_like(y) if t is None else t.clone()
 

@@ -69,6 +69,9 @@ def a_dual_is_a_view_with_a_tangent(api):
             found += [d, tangent, d._base is x, primal._base is x, primal is x, d.requires_grad, primal.requires_grad, d.is_leaf, api.of(x),
                       api.of(primal), tangent.data_ptr() == t.data_ptr(), *[u.grad_fn and u.grad_fn.name() for u in (d, primal)],
                       type(primal) is type(x)]
+        flat = api.dual(api.tensor(3)[:, None], t := api.tensor(3).as_strided((3, 1), (1, 5)))
+        found.append(api.of(flat).data_ptr() == t.data_ptr())
+        t = api.tensor(2, 2, turn=3)
         other = api.dual(x, t.t())           # laid out otherwise: a copy
         found += [api.of(other), api.of(other).stride(), api.of(other).data_ptr() == t.data_ptr()]
         wide = api.dual(api.tensor(2, dtype="float32"), api.tensor(2))
@@ -241,6 +244,24 @@ def modes(api):
         for f in (lambda: d // 2, lambda: torch.heaviside(d, d.detach()), lambda: 2 % d):
             names.append(raised(f))
         return [*found, names]
+
+
+@program
+def duals_of_a_level_before(api):
+    found = []
+    for kept in ("dual", "primal"):
+        base = api.tensor(2, 3)
+        with api.level():
+            d = api.dual(base[0], api.tensor(3))
+            d = d if kept == "dual" else api.fw.unpack_dual(d).primal
+        for written in (base, base[0], d, d[:2]):
+            with api.level():
+                part, whole = d[:1], d[:]
+                found += [api.of(t) for t in (d, part, base)]
+                written.mul_(api.tensor(*written.shape))
+                written.copy_(api.pair(*written.shape))
+                found += [api.of(t) for t in (d, part, whole, base, base[0], d[1:])]
+    return found
 
 
 @program

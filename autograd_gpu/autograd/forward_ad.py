@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.engine import forward_mode as _forward_mode
-from autograd_gpu.engine.forward_mode import ALL, check_tangent, laid_out, seen
+from autograd_gpu.engine.forward_mode import ALL, apart, check_tangent, laid_out, seen
 from autograd_gpu.engine.grad_mode import _Mode, everywhere, local
 from autograd_gpu.ops.namespace import OPS
 
@@ -87,7 +87,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if gives:
         check_tangent(found, tensor, tangent)
     with found.outside():
-        dual = OPS.dual_view(tensor)
+        dual = apart(OPS.dual_view, tensor)
         found.put(dual, laid_out(tangent, tensor) if gives else None)
     return dual
 
@@ -103,10 +103,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not isinstance(tensor, Tensor):
         raise TypeError(f"unpack_dual(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
     if number >= len(everywhere.levels):
-        return UnpackedDualTensor(OPS.primal_view(tensor), None)
+        return UnpackedDualTensor(apart(OPS.primal_view, tensor), None)
     found = everywhere.levels[number]
     with found.outside():
-        primal = OPS.primal_view(tensor)
+        primal = apart(OPS.primal_view, tensor)
     found.put(primal, None)
     return UnpackedDualTensor(primal, found.get(tensor) if found in seen() else None)
 
