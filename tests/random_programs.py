@@ -23,7 +23,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 11. grad_fn of a real view of a complex tensor, and whether it has one: PyTorch rebuilds one by several nodes after a write, in
     inference mode by none. Nodes of matmul of more than two dimensions, which PyTorch chooses by strides: programs hide them behind two.
 12. Inference tensors: detach() and .data of one, or a dual, are not drawn, a program ends where one requires grad (docs/design.md).
-13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it.
+13. conj() is a view in PyTorch, evaluated lazily. Programs only compute with it, and write to .data of real numbers only.
 14. A step with two faults: a view's lost history, or what may not be saved, beside arguments that do not fit; a dtype that the operation
     lacks beside shapes that do not fit. Either may be raised. Nothing is reduced of complex tensors without elements, which have
     nothing to order.
@@ -40,6 +40,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
 23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, which is not drawn.
 24. copy_() from another dtype makes a tangent of that dtype in PyTorch. Not drawn.
+25. What a reentrant checkpoint's backward is given may require grad, where nothing is recorded: that is not compared.
+26. The tangent of a power of a real and a complex number, where the real one's counts, has no imaginary part in PyTorch. Not drawn.
 """
 from __future__ import annotations
 
@@ -185,11 +187,11 @@ class Side:
         return node.name().replace("ViewAsReal", "AsStrided").replace("ReshapeAlias", "View")          # rules 11, 1
 
     def tangent(self, t):
-        """A tensor's tangent; None for zeros: rule 20."""
+        """A tensor's tangent, zeros where it has none: rule 20."""
         if not in_level([block for block, _ in self.entered]):
             return None
         tangent = self.names["unpack_dual"](t).tangent
-        return None if tangent is None or not array_of(tangent).any() else array_of(tangent)
+        return np.zeros(t.shape, complex) if tangent is None else array_of(tangent).astype(complex)
 
     def describe(self):
         """All that can be seen: {(name, what): value}."""
@@ -319,8 +321,7 @@ class Run:
         again = Side(autograd_gpu)
         try:
             for step in self.steps[:-1]:
-                again.run(step, compile(step.text, "<step>", "exec"))
-                if step.look:
+                if again.run(step, compile(step.text, "<step>", "exec")) is not None or step.look:
                     again.describe()
             again.move_to(failed.blocks)
             before = again.describe()

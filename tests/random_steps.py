@@ -241,7 +241,9 @@ class Draw:
 
     def binary(self):
         a = self.pick(self.floating)
-        return f"{self.new()} = " + self.fill(self.rng.choice(BINARY), a, self.partner(a))
+        b = self.partner(a)
+        barred = "** {b}" if self.in_level() and self.kind(a) != self.kind(b) else "none"             # rule 26
+        return f"{self.new()} = " + self.fill(self.rng.choice([f for f in BINARY if barred not in f]), a, b)
 
     def reduce(self):
         a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
@@ -278,7 +280,7 @@ class Draw:
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
-        barred = () if a in self.chosen(lambda t: t.is_leaf) else (".data.", ".data =")            # rule 3
+        barred = () if a in self.chosen(lambda t: t.is_leaf and not t.is_complex()) else (".data.", ".data =")         # rules 3, 13
         barred += ("sqrt_",) if self.names[a].is_complex() else ()             # rule 18
         write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:

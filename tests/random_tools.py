@@ -24,6 +24,9 @@ def tools(torch):
             return [told(y) for y in x]
         return x if x is None else (array_of(x).copy(), x.requires_grad)
 
+    def values(*tensors):
+        return [None if t is None else array_of(t).copy() for t in tensors]
+
     def see(label):
         """A hook that returns nothing, of a tensor or a node."""
         return lambda *grads: seen.append((label, told(grads)))
@@ -200,12 +203,12 @@ def tools(torch):
 
         @staticmethod
         def backward(ctx, g, h):
-            seen.append(("Half", told((g, h))))
+            seen.append(("Half", values(g, h)))          # rule 25
             return None if g is None else g * 0.5, None
 
         @staticmethod
         def jvp(ctx, s, t):
-            seen.append(("Half's jvp", [found and found[0] for found in told((s, t))]))             # rule 20
+            seen.append(("Half's jvp", values(s, t)))    # rule 20
             x, y = ctx.saved_tensors
             return torch.zeros_like(x) if s is None else s * 0.5, torch.zeros_like(y) if t is None else t.clone()
 
