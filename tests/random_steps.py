@@ -93,7 +93,7 @@ CHECKPOINTS = ["{n} = checkpoint(lambda x: {f}, {a}, use_reentrant={r})", "{n} =
                "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, determinism_check='none')",
                "{n} = checkpoint_sequential([lambda x: {f}, torch.tanh, Square.apply], 2, {a}, use_reentrant={r})",
                "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, context_fn=lambda: (torch.enable_grad(), saving('copy')))"]
-CHECKPOINTED = ["x.sin() * x", "x.exp().sin()", "x * x", "x.sin() * {b}", "({b} * x).tanh()", "x.sin().mul_(2).cos()",
+CHECKPOINTED = ["x.sin() * x", "x.sin().exp()", "x * x", "x.sin() * {b}", "({b} * x).tanh()", "x.sin().mul_(2).cos()",
                 "x.clone().mul_(2) * x", "x.detach() * x", "Square.apply(x)", "Tanh.apply(x) * x", "Half.apply(x, x.sin())[0]",
                 "Two.apply(x, {b})[0]", "watch('{h}', x.sin()).sin() * x", "watch('{h}', x) * x", "noted('{h}', x).sin()", "x",
                 "x.view(-1)", "x[:1] * x[:1]", "x.mul_(2).sin()", "{b}.mul_(2) * x", "x.detach_() * x",
@@ -154,10 +154,13 @@ class Draw:
         return [n for n, t in self.names.items() if isinstance(t, self.torch.Tensor)]
 
     def tame(self, t):
-        """Whether a tensor's values say something."""
-        with self.torch.no_grad():
-            values = t.detach().abs() if t.dtype != self.torch.bool else t
-            return t.numel() <= 40 and (t.numel() == 0 or bool((values < LARGE).all()))
+        """Whether a tensor's values, and its tangent's, say something."""
+        def small(t):
+            return t.numel() == 0 or bool((t.detach().abs() < LARGE).all())
+        if t.numel() > 40 or t.dtype == self.torch.bool:
+            return t.numel() <= 40
+        tangent = self.names["unpack_dual"](t).tangent if self.in_level() else None
+        return small(t) and (tangent is None or small(tangent))
 
     def chosen(self, fits):
         """The names of the tensors that something is true of."""

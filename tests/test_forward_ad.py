@@ -247,6 +247,13 @@ def modes(api):
 
 
 @program
+def the_sign_of_a_complex_zero_stays(api):
+    with api.level():
+        d = api.dual(api.torch.tensor([0j, 1 + 1j]), api.torch.tensor([1 + 2j, 1 + 2j]))
+        return [d.sgn(), api.of(d.sgn())]
+
+
+@program
 def duals_of_a_level_before(api):
     found = []
     for kept in ("dual", "primal"):
