@@ -29,7 +29,8 @@ BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} *
           "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=3)",
           "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
           "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b}.sign() + 0.5)", "torch.complex({a}, {b})",
-          "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
+          "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "torch.cat([{a}, {a} * 2, {b}.expand_as({a})])",
+          "{a}.fmod({b} * {b} + 1)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
           "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]
@@ -40,7 +41,8 @@ VIEW = ["{a}.view(-1)", "{a}.reshape(-1)", "{a}.t()", "{a}.transpose(0, -1)", "{
         "{a}.permute(tuple(reversed(range({a}.ndim))))", "{a}.view({a}.shape)", "{a}.view_as({a})", "{a}.expand_as({a})",
         "{a}.reshape({a}.shape)", "{a}.expand({a}.shape)", "{a}[...]", "{a}[:, None]", "{a}[1:][:1]", "{a}.view(3, -1)",
         "{a}.view(-1, 2)", "{a}.reshape(-1, 2)", "{a}.diagonal(1)", "{a}.unbind()[0]", "{a}.split(1)[-1]", "{a}.real", "{a}.positive()",
-        "{a}.broadcast_to((2, *{a}.shape))", "{a}.view({a}.dtype)", "{a}.narrow(-1, 0, 1)"]
+        "{a}.broadcast_to((2, *{a}.shape))", "{a}.view({a}.dtype)", "{a}.narrow(-1, 0, 1)",
+        "{a}.contiguous().as_strided((({a}.numel() + 1) // 2,), (2,))"]
 VIEWS = ["{n}, {m} = {a}.split(1)[:2]", "{n}, {m} = {a}.unbind(0)[:2]", "{n}, {m} = {a}.chunk(2)", "{n}, {m} = {a}.unbind(-1)[-2:]",
          "{n}, {m} = {a}.max({d})", "{n}, {m} = {a}.min({d})", "{n}, {m} = {a}.tensor_split(2)", "{n}, {m} = {a}.split([1, 1])",
          "{n}, {m} = {a}.aminmax()", "{n}, {m} = {a}[:2]"]
@@ -65,7 +67,8 @@ WRITE_FROM = ["{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mu
               "{a}.t().add_({b})", "{a}.index_add_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())", "{a}[[0, 1]] = {b}",
               "{a}.masked_scatter_({a} > 0, {b})", "{a}.index_copy_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())",
               "{a}.scatter_(0, torch.zeros_like({a}[:1], dtype=torch.int64), {b}.expand_as({a})[:1])", "{a}.data.copy_({b})",
-              "{a}.data = {b}.detach().expand_as({a}).clone().to({a}.dtype)", "{a}.atan2_({b} * {b} + 1)"]
+              "{a}.data = {b}.detach().expand_as({a}).clone().to({a}.dtype)", "{a}.atan2_({b} * {b} + 1)", "{a}[1:] = {b}[0]",
+              "{a}.detach().add_({b})", "{a}.copy_(unpack_dual({b}).primal)"]
 FLAGS = ["{a}.detach_()", "{a}.requires_grad_()", "{a}.requires_grad_(False)", "{a}.requires_grad = True", "{a}.retain_grad()",
          "{a}.retain_grad()", "{a}.retain_grad()", "{a}.grad = None", "{a}.grad = torch.ones_like({a}).detach()", "{a}.grad.zero_()",
          "{n} = {a}.grad", "{a}.grad += 1", "{n} = copy.deepcopy({a})", "{n} = {a}.detach().clone().requires_grad_()", "{n} = {a}.data",
@@ -159,8 +162,15 @@ class Draw:
             return t.numel() == 0 or bool((t.detach().abs() < LARGE).all())
         if t.numel() > 40 or t.dtype == self.torch.bool:
             return t.numel() <= 40
-        tangent = self.names["unpack_dual"](t).tangent if self.in_level() else None
+        tangent = self.tangent(t)
         return small(t) and (tangent is None or small(tangent))
+
+    def tangent(self, t):
+        """A tensor's tangent, or None."""
+        try:
+            return self.names["unpack_dual"](t).tangent if self.in_level() else None
+        except RuntimeError:                 # a view without a history
+            return None
 
     def chosen(self, fits):
         """The names of the tensors that something is true of."""
@@ -348,7 +358,7 @@ class Draw:
         """(text, blocks, whether to look) of the next step."""
         rng, f = self.rng, self.features
         self.tamed = [n for n in self.tensors() if self.tame(self.names[n])]
-        self.duals = self.chosen(lambda t: self.names["unpack_dual"](t).tangent is not None) if self.in_level() else []
+        self.duals = self.chosen(lambda t: self.tangent(t) is not None)
         levels = sum(text == "dual_level()" for _, text in self.blocks)
         if self.blocks and rng.random() < (0.3 if self.blocks[-1][1] != "dual_level()" else 0.05 if levels == 1 else 1):
             self.blocks = self.blocks[:-1]
