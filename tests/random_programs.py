@@ -36,7 +36,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
 20. Tangents: one of zeros may be None, and their graphs are those of the formulas as they are written here, which includes whether one
     requires grad, and what they save. Programs compute with sums of a tangent and zero times its tensor, behind two nodes, give tangents
-    away, and end where only one side has noticed a write.
+    away, and end where only one side notices a write, or a tangent where another is given.
 21. An in-place operation in which its tensor occurs a second time: PyTorch computes its tangent from what it has overwritten. Not drawn
     in a dual level.
 22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
@@ -273,8 +273,8 @@ def judge_errors(at, steps, theirs, ours):
     packed = any("checkpoint" in s.text or any(text.startswith(("saving('same')", "save_on_cpu(")) for _, text in s.blocks) for s in steps)
     if packed and theirs is None and "modified by an inplace" in str(ours):
         raise Accepted("5")
-    if (theirs is None or ours is None) and any("modified by an inplace" in str(e) for e in (theirs, ours)) and any(
-            "tangent(" in s.text for s in steps):
+    one = str(ours if theirs is None else theirs) if None in (theirs, ours) else ""
+    if "forward gradient at the same level" in one or "modified by an inplace" in one and any("tangent(" in s.text for s in steps):
         raise Accepted("20")
     if in_level(steps[-1].blocks) and (
             ours is None and str(theirs).startswith("Output ") or theirs is None and "came with others" in str(ours)):
@@ -283,7 +283,7 @@ def judge_errors(at, steps, theirs, ours):
     unfit = any(words in str(theirs) for words in ("must match the size", "broadcast shape", "can't be cast"))
     if None not in (theirs, ours) and (lost or unfit and isinstance(ours, NotImplementedError)):
         raise Accepted("14")
-    if ours is None and "that does not support it" in str(theirs):
+    if "that does not support it" in str(theirs):
         raise Accepted("23")
     if ours is None and "A different number of tensors was saved" in str(theirs) and any(
             "checkpoint" in s.text and in_level(s.blocks) for s in steps):

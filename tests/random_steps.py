@@ -220,7 +220,8 @@ class Draw:
         ndim = t.ndim if t is not None else 0
         if t is not None and (not t.numel() and "[0" in template or not ndim and "> 0]" in template):
             return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty or 0-d
-        aliases = t is not None and t.is_inference() and any(word in template for word in ("detach", ".data", "dtype"))
+        inferred = any(self.names[n].is_inference() for n in (a, b) if n in self.names)
+        aliases = inferred and any(word in template for word in ("detach", ".data", "dtype"))
         if aliases or self.inferring() and ".data =" in template:
             return self.leaf().partition(" = ")[2]               # rule 12
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
