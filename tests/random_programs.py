@@ -28,7 +28,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     lacks beside shapes that do not fit. Either may be raised. Nothing is reduced of complex tensors without elements, which have
     nothing to order.
 15. Internal errors of PyTorch's: assertions, and in the backward of where(complex, real), of view_as_real of nothing, and, in a dual
-    level, of masked_scatter from a number.
+    level, of masked_scatter from a number, and of what meets its tensors of zeros.
 16. Programs in which PyTorch crashes, run alone.
 17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base is not compared.
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
@@ -263,7 +263,7 @@ class Accepted(Exception):
 
 def judge_errors(at, steps, theirs, ours):
     """The difference in what the last of the steps raised. Raises Accepted where a rule allows it."""
-    internal = ["INTERNAL ASSERT", "Expected isFloatingType", "must have a last dimension with stride 1"]
+    internal = ["INTERNAL ASSERT", "Expected isFloatingType", "must have a last dimension with stride 1", "ZeroTensors are"]
     if "make_dual" not in steps[-1].text:
         internal.append("Trying to set a forward gradient that has a different size")
     if any(words in str(theirs) for words in internal):

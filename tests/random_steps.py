@@ -7,6 +7,7 @@ import random
 
 SHAPES = [(), (1,), (3,), (3,), (4,), (2, 3), (2, 3), (3, 2), (2, 1), (1, 3), (3, 3), (2, 3, 2), (0,), (2, 0)]
 LARGE = 1e4                                  # values past this, infinite and NaN are rarely used further: they say little
+LARGE32 = 100                                # where there are numbers of single precision, of which a cosine, say, has no digits left
 
 UNARY = {
     "f": ["{a}.sin()", "{a}.cos()", "{a}.tanh()", "{a}.sigmoid()", "({a} * 0.5).exp()", "-{a}", "{a} * 0.5", "{a} + 1", "1 - {a}",
@@ -140,6 +141,7 @@ class Draw:
         self.count = 0
         self.blocks = ()
         self.blocks_made = 0
+        self.large = LARGE
         self.tamed = []                      # names of tensors whose values say something
         self.duals = []                      # names of those with a tangent
         self.always_look = self.rng.random() < 0.7
@@ -159,7 +161,7 @@ class Draw:
     def tame(self, t):
         """Whether a tensor's values, and its tangent's, say something."""
         def small(t):
-            return t.numel() == 0 or bool((t.detach().abs() < LARGE).all())
+            return t.numel() == 0 or bool((t.detach().abs() < self.large).all())
         if t.numel() > 40 or t.dtype == self.torch.bool:
             return t.numel() <= 40
         tangent = self.tangent(t)
@@ -358,6 +360,8 @@ class Draw:
     def step(self):
         """(text, blocks, whether to look) of the next step."""
         rng, f = self.rng, self.features
+        single = {self.torch.float32, self.torch.complex64} & {self.names[n].dtype for n in self.tensors()}
+        self.large = LARGE32 if single else LARGE
         self.tamed = [n for n in self.tensors() if self.tame(self.names[n])]
         self.duals = self.chosen(lambda t: self.tangent(t) is not None)
         levels = sum(text == "dual_level()" for _, text in self.blocks)
