@@ -332,12 +332,16 @@ class Draw:
 
     def checkpoint(self):
         self.hooked = True
-        a = self.pick(self.floating)
+        a = self.pick(lambda t: self.floating(t) and not self.folded(t))       # rule 6
         b = self.partner(a)
-        inner = self.fill(self.rng.choice(CHECKPOINTED), a, b)
+        barred = "b}.mul_" if b in self.names and self.folded(self.names[b]) else "none"
+        inner = self.fill(self.rng.choice([f for f in CHECKPOINTED if barred not in f]), a, b)
         return self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
 
     def forward(self):
+        if self.duals and not self.hooked and self.rng.random() < 0.25:
+            return self.fill("{g} = grad(weigh(tangent({a}, True)), {b}, retain_graph=True, materialize_grads=True)[0].detach()",
+                             self.pick(lambda t: t.requires_grad), self.pick(lambda t: t.requires_grad and t.is_leaf))         # rule 20
         a = self.pick(lambda t: self.floating(t) and not t.is_inference())             # rule 12
         x = self.names.get(a)
         return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: t is not x and x is not None and t.dtype == x.dtype
@@ -351,9 +355,6 @@ class Draw:
         return self.fill(self.rng.choice(BACKWARD), a, self.pick(lambda t: t.requires_grad))
 
     def grad(self):
-        if self.duals and not self.hooked and self.rng.random() < 0.5:
-            return self.fill("{g} = grad(weigh(tangent({a}, True)), {b}, retain_graph=True, materialize_grads=True)[0]",
-                             self.pick(lambda t: t.requires_grad), self.pick(lambda t: t.requires_grad and t.is_leaf))         # rule 20
         a = self.pick(self.differentiable)
         return self.fill(self.rng.choice(GRAD), a, self.pick(lambda t: t.requires_grad))
 

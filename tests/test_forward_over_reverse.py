@@ -68,6 +68,21 @@ def test_gradients_of_tangents(name):
 
 
 @program
+def gradients_of_tangents_in_the_level(api):
+    """A tangent has none itself: nor has its gradient, but for what flows through the result."""
+    torch, found = api.torch, []
+    for f in (lambda d: d * d, lambda d: d @ d - d, lambda d: d.sin(), lambda d: d.exp(), lambda d: torch.cat([d * d, d]),
+              lambda d: d.mul_(d * 1), lambda d: torch.atan2(d, d * d), lambda d: torch.stack([d, d.sin()]) @ d,
+              lambda d: torch.addcmul(d, d, d)):
+        x = api.tensor(3, grad=True)
+        with api.level():
+            y = f(api.dual(x * 1, api.tensor(3, turn=2)))
+            g, = torch.autograd.grad((api.of(y) * api.tensor(*y.shape, turn=1)).sum(), x)
+            found += [g, api.of(g)]
+    return found
+
+
+@program
 def hooks_and_custom_backwards_see_tangents(api):
     torch, of, seen = api.torch, api.of, []
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.engine.forward_mode import link, seen
+from autograd_gpu.engine.forward_mode import apart, link, seen
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import edge_of
 from autograd_gpu.engine.run import run
@@ -43,7 +43,12 @@ def dual(op, outs, arguments, aux, node=None) -> None:
             raise NotImplementedError(f"Trying to use forward AD with aten::{op.name} that does not support it: it has no derivative; take "
                                       f"it out, with detach() on its operands")
         with level.outside():
-            call = _Call(op, outs, dict(zip(op.parameters, arguments, strict=True)), aux)
+            values = dict(zip(op.parameters, arguments, strict=True))
+            call = _Call(op, outs, values, aux)
+            if local.state.records() and any([t._requires for t in _flat((*values.values(), *given.values()))]):
+                for p in given:              # a gradient of the tangent is to have none, as it has none itself
+                    values[p] = [_primal(level, t) for t in values[p]] if op.roles[p] == LIST else _primal(level, values[p])
+                call.outs = [_primal(level, t) for t in outs]
             made = call.linear(given) if op.linear else call.diagonal(given) if call.is_diagonal(given) else call.transposed(given)
             taken = [t for ts in given.values() for t in (ts if isinstance(ts, list) else [ts]) if t is not None]
             made = [t if t is None else _own(t, out._array, taken) for t, out in zip(made, outs, strict=True)]
@@ -52,6 +57,18 @@ def dual(op, outs, arguments, aux, node=None) -> None:
                 level.put(out, t)
         if node is not None and op.saved_results:
             level.put(node, {nr: t for nr, t in enumerate(made) if t is not None})
+
+
+def _flat(values):
+    """The Tensors among arguments."""
+    return [x for v in values for x in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(x, Tensor)]
+
+
+def _primal(level, t):
+    """A Tensor without its tangent of a level."""
+    view = apart(OPS.primal_view, t)
+    level.put(view, None)
+    return view
 
 
 def _tangents(op, arguments, level):
@@ -191,8 +208,7 @@ class _Call:
 
     def _tensors(self, pairs):
         """All that the tangents depend on."""
-        values = [x for v in self.arguments.values() for x in (v if isinstance(v, (list, tuple)) else (v,))]
-        return [x for x in values if isinstance(x, Tensor)] + [tangent for _, tangent in pairs]
+        return _flat(self.arguments.values()) + [tangent for _, tangent in pairs]
 
 
 def _differentiable(op, outs):
