@@ -10,6 +10,7 @@ import autograd_gpu as torch
 from autograd_gpu.autograd import profiler
 from autograd_gpu.autograd.graph import save_on_cpu
 from autograd_gpu.autograd.profiler import profile, record_function
+from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.ops.namespace import REGISTRY
 
 PROGRAMS = {}
@@ -209,7 +210,7 @@ def test_nothing_is_left_behind():
     for function, (code, build) in before.items():
         assert after[function][1] is build
         assert after[function][0] is code or code is profiler.FIRST_CALL and function.__code__.co_filename.startswith("<op ")
-    assert not torch.autograd.grad_mode.everywhere.profiled
+    assert not everywhere.profiled
     with profile() as found:                 # an op that is called for the first time is seen
         fresh[1](x * 0), fresh[1](x * 0)
     assert [e.name for e in found.function_events if e.name == "aten::erfinv"] == ["aten::erfinv"] * 2
