@@ -68,6 +68,9 @@ def test_functions_views_and_checkpoints():
     with graph.saved_tensors_hooks(lambda t: t.double(), lambda t: t.float()):
         packed = x.exp().sum()
     assert rows(packed) == {("ExpBackward0", ""): 80}
+    with graph.saved_tensors_hooks(lambda t: (t.device, {"copy": [t.double()]}), lambda p: p[1]["copy"][0].float()):
+        packed = x.exp().sum()
+    assert rows(packed) == {("ExpBackward0", ""): 80}
 
 
 def test_lists_numbers_edges_and_several():
