@@ -46,11 +46,11 @@ def gradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: 
     of custom Functions have to cope with gradients that are None. check_forward_ad: also compare tangents, J u, computed in forward mode;
     without check_backward_ad, only these. fast_mode: compare one random projection of each Jacobian in place
     of all of it. masked: let gradients that should be zero be close to it. check_grad_dtypes: nothing left to check, since the engine
-    gives each gradient its input's dtype. check_batched_grad, check_batched_forward_grad: not there yet.
+    gives each gradient its input's dtype; nor for check_batched_grad and check_batched_forward_grad, as a batch is a loop.
     Returns True, or without raise_exception False in place of a GradcheckError.
     Raises: GradcheckError; ValueError where no input requires a gradient; RuntimeError for an input whose elements overlap in memory;
-    NotImplementedError for what is not there yet; AssertionError for options that contradict each other, or where the shape or dtype
-    of what `func` returns depends on the inputs' values; and what `func` raises.
+    AssertionError for options that contradict each other, or where the shape or dtype of what `func` returns depends on the inputs'
+    values; and what `func` raises.
     Reference: torch.autograd.gradcheck.
     """
     if not (check_forward_ad or check_backward_ad):
@@ -59,9 +59,6 @@ def gradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: 
         raise AssertionError("gradcheck: check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("gradcheck: check_batched_forward_grad=True requires check_forward_ad to be True")
-    for name, wanted in (("check_batched_grad", check_batched_grad), ("check_batched_forward_grad", check_batched_forward_grad)):
-        if wanted:
-            raise NotImplementedError(f"gradcheck: {name} needs vmap, which autograd_gpu does not have yet: leave it out")
     check = _Check(func, _as_tuple(inputs), eps, atol, rtol, nondet_tol)
     check.check_inputs()
     try:
