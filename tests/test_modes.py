@@ -565,8 +565,9 @@ def test_the_layout_of_gradients(enable, oracle):
     assert program(autograd_gpu) == program(oracle)
 
 
-@pytest.mark.parametrize("name", ["grad_mode.set_multithreading_enabled", "grad_mode.enforce_grad_layout_policy", "grad_mode.set_grad_enabled",
-                                  "graph.set_override_stale_capture_stream", "graph.set_warn_on_accumulate_grad_stream_mismatch"])
+@pytest.mark.parametrize("name", ["grad_mode.set_multithreading_enabled", "grad_mode.enforce_grad_layout_policy",
+                                  "grad_mode.set_grad_enabled", "graph.set_override_stale_capture_stream",
+                                  "graph.set_warn_on_accumulate_grad_stream_mismatch"])
 def test_what_is_no_bool_is_refused(name, oracle):
     def program(torch):
         module, function = name.split(".")
