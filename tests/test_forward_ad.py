@@ -48,6 +48,18 @@ def levels(api):
 
 
 @program
+def detached_in_place(api):
+    """The tensor has no tangent any more, what was computed from it and views that were there keep theirs."""
+    with api.level():
+        d, y = api.pair(3), api.pair(3) * 2
+        result, view = y.sin(), y[1:]
+        told = [api.of(result), api.of(view), y.detach_() is y, api.of(y), api.of(result), api.of(view), api.of(y[:1]), api.of(y * 2),
+                raised(d.detach_)]
+        y.add_(api.pair(3))
+        return told + [api.of(y), api.of(y[:2])]
+
+
+@program
 def what_cannot_be_a_dual(api):
     torch, x = api.torch, api.tensor(2)
     with api.level():
