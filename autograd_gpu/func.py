@@ -7,6 +7,7 @@ autograd.grad and forward mode; `vmap` is a loop.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,11 @@ def _alias(t):
     return alias.requires_grad_(), False
 
 
+# The leaves that transforms have made of their arguments, by node: whether the function that was called with them is running. While it is,
+# they are what requires grad outside of the transforms in it; afterwards nobody asks for their gradient.
+_made: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
 class _Run(_Chosen):
     """A function run on some arguments, recorded with respect to those that are chosen.
 
@@ -107,7 +113,12 @@ class _Run(_Chosen):
             aliases = [_alias(t) for t in self.leaves]
             self.inputs = [t for t, _ in aliases]
             self._flows_on = {edge_of(t)[0]: flows_on for t, flows_on in aliases}
-            self.outputs = self.call_for_tensors(*self.inputs) if tensors else self.call(self.inputs)
+            leaves = [node for node, flows_on in self._flows_on.items() if not flows_on]
+            _made.update(dict.fromkeys(leaves, True))
+            try:
+                self.outputs = self.call_for_tensors(*self.inputs) if tensors else self.call(self.inputs)
+            finally:
+                _made.update(dict.fromkeys(leaves, False))
         self.tracked = self.records and any([self._reaches_out(t) for t in self.outputs if isinstance(t, Tensor)])
 
     def check_floating(self):
@@ -125,7 +136,7 @@ class _Run(_Chosen):
             node = nodes.pop()
             if node in seen:
                 continue
-            if self._flows_on.get(node, node._kind == LEAF):
+            if self._flows_on.get(node, node._kind == LEAF and _made.get(node, True)):
                 return True
             seen.add(node)
             if node not in self._flows_on:   # what lies beyond an input is known

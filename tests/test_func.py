@@ -65,6 +65,14 @@ def what_is_tracked(torch):
     with torch.no_grad():
         told += [grad(f)(w), grad(grad(lambda t: t ** 3))(w[0]), torch.func.vjp(lambda t: t * t, w)[1](plain)]
     told += [grad(lambda t: no_grad_inside(torch, t))(w)]
+    other, inner = x(torch, 3), lambda t: grad(lambda u: (u ** 2 * t).sum())(other)          # what is left of `inner` leads nowhere outside
+    _, pull = torch.func.vjp(torch.sin, other)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        told += [transform(inner)(plain), transform(inner)(w), transform(lambda t: torch.func.jacrev(lambda u: u ** 2 * t)(other))(plain)]
+    told += [grad(lambda t: inner(t).sum())(plain), torch.func.vjp(inner, plain)[0], torch.func.vjp(inner, plain)[1](plain),
+             torch.func.grad_and_value(lambda t: torch.func.vjp(lambda u: u ** 2 * t, other)[0].sum())(plain),
+             grad(lambda t: (t * pull(t)[0]).sum())(plain), torch.func.hessian(lambda t: (inner(t) * t).sum())(plain),
+             grad(lambda t: grad(lambda u: (inner(u) * t).sum())(other).sum())(plain)]
     return told
 
 
