@@ -1,5 +1,6 @@
 """torch.func: each program on PyTorch and on this package."""
 import collections
+import threading
 
 import numpy as np
 import pytest
@@ -325,6 +326,31 @@ def test_saved_tensor_hooks_may_be_on():
     with autograd_gpu.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
         found = autograd_gpu.func.grad(lambda t: (t ** 3).sum())(x(autograd_gpu))
     assert packed and found.tolist() == (3 * x(autograd_gpu) ** 2).tolist()
+
+
+def test_levels_of_several_threads():
+    """A transform that began first ends while another thread's runs, which goes on in a dual level of the first thread."""
+    torch, forward_ad = autograd_gpu, autograd_gpu.autograd.forward_ad
+    inside, go_on, found = threading.Event(), threading.Event(), []
+    a = x(torch)
+
+    def slow(t):
+        inside.set()
+        assert go_on.wait(10)
+        return t.sin()
+
+    def fast(t):
+        other.start()
+        assert inside.wait(10)
+        return t.cos()
+    other = threading.Thread(target=lambda: found.append(torch.func.jvp(slow, (a,), (a,))[1]))
+    told = torch.func.jvp(fast, (a,), (a,))[1]
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        go_on.set()
+        other.join()
+        tangent = forward_ad.unpack_dual(dual * 2).tangent
+    assert same([told.tolist(), found[0].tolist(), tangent.tolist()], [(-a * a.sin()).tolist(), (a * a.cos()).tolist(), (a * 2).tolist()])
 
 
 def test_nested_values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from autograd_gpu.autograd.forward_ad import make_dual, unpack_dual
@@ -266,12 +267,12 @@ def _forward_jacobian(func, inputs):
 
 def pushed(function, inputs, tangents):
     """[(output, its tangent or None)] of a function that gives several Tensors, for tangents of its inputs: in a dual level of its own."""
-    number = _forward_mode.enter()
+    level = _forward_mode.enter(get_ident())
     try:
-        duals = [make_dual(t, v, level=number) for t, v in zip(inputs, tangents, strict=True)]
-        return [unpack_dual(t, level=number) for t in function(*duals)]
+        duals = [make_dual(t, v, level=level.number) for t, v in zip(inputs, tangents, strict=True)]
+        return [unpack_dual(t, level=level.number) for t in function(*duals)]
     finally:
-        _forward_mode.leave()
+        _forward_mode.leave(level)
 
 
 def columns(function, inputs, randomness="error"):

@@ -62,7 +62,7 @@ class State:
     def __init__(self):
         self.enabled = True
         self.inference = False
-        self.sees = sys.maxsize              # of the dual levels, how many its operations carry tangents at, outermost first
+        self.sees = sys.maxsize              # its operations carry tangents at the dual levels of a smaller number
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
@@ -151,13 +151,15 @@ def _noting_changed():
 
 def carries_tangents() -> bool:
     """Whether this thread's operations carry tangents, where an operand has one."""
-    return bool(everywhere.levels) and local.state.sees > 0 and not local.state.inference
+    state = local.state
+    return bool(everywhere.levels) and everywhere.levels[0].number < state.sees and not state.inference
 
 
-def set_levels(levels):
-    """Make these the dual levels, in all threads."""
+def set_levels(change):
+    """Make `change(levels)` the dual levels, in all threads, as one step: each thread enters and leaves its own."""
     local.state                              # noqa: B018 - as above
     with _lock:
+        levels = change(everywhere.levels)
         everywhere.unusual += len(levels) - len(everywhere.levels)
         everywhere.levels = levels
         for state in _states:
