@@ -295,11 +295,8 @@ def test_levels_in_levels_are_what_higher_derivatives_are():
     torch = autograd_gpu
 
     def jvp(f, x, v):
-        level = forward_mode.enter(threading.get_ident())
-        try:
-            return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v))).tangent
-        finally:
-            forward_mode.leave(level)
+        with forward_mode.own_level() as level:
+            return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v, level=level)), level=level).tangent
 
     def f(x):
         y = x * 1

@@ -343,14 +343,18 @@ def test_levels_of_several_threads():
         other.start()
         assert inside.wait(10)
         return t.cos()
-    other = threading.Thread(target=lambda: found.append(torch.func.jvp(slow, (a,), (a,))[1]))
+    def run():
+        found.append(torch.func.jvp(slow, (a,), (a,))[1])
+        found.append(torch.autograd.gradcheck(torch.sin, x(torch, requires_grad=True), check_forward_ad=True))
+    other = threading.Thread(target=run)
     told = torch.func.jvp(fast, (a,), (a,))[1]
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(a, a)
         go_on.set()
         other.join()
         tangent = forward_ad.unpack_dual(dual * 2).tangent
-    assert same([told.tolist(), found[0].tolist(), tangent.tolist()], [(-a * a.sin()).tolist(), (a * a.cos()).tolist(), (a * 2).tolist()])
+    assert found[1]
+    assert same([told.tolist(), found[0].tolist(), tangent.tolist()], [t.tolist() for t in (-a * a.sin(), a * a.cos(), a * 2)])
 
 
 def test_nested_values():

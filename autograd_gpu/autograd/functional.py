@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
-from threading import get_ident
 from typing import Any
 
 from autograd_gpu.autograd.forward_ad import make_dual, unpack_dual
 from autograd_gpu.backward import grad
 from autograd_gpu.base import Tensor
 from autograd_gpu.devices import CPU
-from autograd_gpu.engine import forward_mode as _forward_mode
+from autograd_gpu.engine.forward_mode import own_level
 from autograd_gpu.engine.grad_mode import enable_grad
 from autograd_gpu.generator import Repeatable, default_generator
 from autograd_gpu.ops.creation import eye
@@ -267,12 +266,9 @@ def _forward_jacobian(func, inputs):
 
 def pushed(function, inputs, tangents):
     """[(output, its tangent or None)] of a function that gives several Tensors, for tangents of its inputs: in a dual level of its own."""
-    level = _forward_mode.enter(get_ident())
-    try:
-        duals = [make_dual(t, v, level=level.number) for t, v in zip(inputs, tangents, strict=True)]
-        return [unpack_dual(t, level=level.number) for t in function(*duals)]
-    finally:
-        _forward_mode.leave(level)
+    with own_level() as level:
+        duals = [make_dual(t, v, level=level) for t, v in zip(inputs, tangents, strict=True)]
+        return [unpack_dual(t, level=level) for t in function(*duals)]
 
 
 def columns(function, inputs, randomness="error"):

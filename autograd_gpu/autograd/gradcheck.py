@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autograd_gpu.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from autograd_gpu.autograd.forward_ad import make_dual, unpack_dual
 from autograd_gpu.autograd.function import Function
 from autograd_gpu.backward import grad
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.dtypes import complex128, float64, promote_types
+from autograd_gpu.engine.forward_mode import own_level
 from autograd_gpu.generator import Generator
 from autograd_gpu.ops.namespace import OPS
 
@@ -186,10 +187,10 @@ class _Check:
 
     def tangents(self, tangents, names):
         """The tangents, flat, of the outputs of these names, for {position of an input: its tangent}."""
-        with dual_level():
-            inputs = [make_dual(x.detach(), tangents[j]) if j in tangents else x.detach() if j in self.wanted else x
+        with own_level() as level:
+            inputs = [make_dual(x.detach(), tangents[j], level=level) if j in tangents else x.detach() if j in self.wanted else x
                       for j, x in enumerate(self.inputs)]
-            found = _as_real([_tangent(o) for o in _as_tuple(self.func(*inputs))])
+            found = _as_real([_tangent(o, level) for o in _as_tuple(self.func(*inputs))])
         return [found[name].reshape(-1) for name in names]
 
     def pushed(self, j, u, names):
@@ -350,9 +351,9 @@ def _as_real(outputs):
     return found
 
 
-def _tangent(output):
+def _tangent(output, level):
     """The tangent of an output; zeros if it has none."""
-    tangent = unpack_dual(output).tangent
+    tangent = unpack_dual(output, level=level).tangent
     return output.detach().new_zeros(output.shape) if tangent is None else tangent.detach()
 
 

@@ -141,6 +141,16 @@ def leave(level) -> None:
     set_levels(lambda levels: tuple([other for other in levels if other is not level]))
 
 
+@contextlib.contextmanager
+def own_level():
+    """A block in a level of this thread; gives its number, as another thread may enter one for all meanwhile."""
+    level = enter(get_ident())
+    try:
+        yield level.number
+    finally:
+        leave(level)
+
+
 def mine() -> list[Level]:
     """The levels that this thread has entered, and the one that dual_level has; the outermost first."""
     return [level for level in everywhere.levels if level.thread in (None, get_ident())]
