@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from autograd_gpu.base import Tensor
 from autograd_gpu.engine import forward_mode as _forward_mode
-from autograd_gpu.engine.forward_mode import ALL, check_tangent, laid_out, mine, seen
+from autograd_gpu.engine.forward_mode import ALL, apart, check_tangent, laid_out, mine, seen
 from autograd_gpu.engine.grad_mode import _Mode, carries_tangents, everywhere, local
 from autograd_gpu.ops.namespace import OPS
 
@@ -68,7 +68,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """A view of `tensor` that carries `tangent`: as it is, where it is laid out as the tensor, else a copy.
 
     Both floating or complex, of one shape. What is computed from the result carries a tangent, too, also under no_grad(); what is
-    written to it in place changes its tangent in place. Differentiable: gradients flow to both.
+    written to it in place changes its tangent in place. Differentiable: gradients flow to both. In inference_mode() it carries nothing.
     Raises: RuntimeError outside of a level, for shapes that differ, a tensor that has a tangent, or a tangent that has; ValueError for
     integers. Reference: torch.autograd.forward_ad.make_dual.
     """
@@ -81,14 +81,15 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {t.dtype}")
     if number not in levels:
         raise RuntimeError(f"Invalid level given to _make_dual: {number}, the last one that was entered is {max(levels, default=-1)}")
-    found = levels[number]
-    if found.get(tensor) is not None:
+    found, gives = levels[number], not local.state.inference
+    if gives and found.get(tensor) is not None:
         raise RuntimeError(f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not "
                            f"supported.")
-    check_tangent(found, tensor, tangent)
+    if gives:
+        check_tangent(found, tensor, tangent)
     with found.outside():
-        dual = OPS.dual_view(tensor)
-        found.put(dual, laid_out(tangent, tensor))
+        dual = apart(OPS.dual_view, tensor)
+        found.put(dual, laid_out(tangent, tensor) if gives else None)
     return dual
 
 
@@ -104,10 +105,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not isinstance(tensor, Tensor):
         raise TypeError(f"unpack_dual(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
     if number not in levels:
-        return UnpackedDualTensor(OPS.primal_view(tensor), None)
+        return UnpackedDualTensor(apart(OPS.primal_view, tensor), None)
     found = levels[number]
     with found.outside():
-        primal = OPS.primal_view(tensor)
+        primal = apart(OPS.primal_view, tensor)
     found.put(primal, None)
     return UnpackedDualTensor(primal, found.get(tensor) if found in seen() else None)
 

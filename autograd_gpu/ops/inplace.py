@@ -166,9 +166,9 @@ def inplace(op):
         if not _dtype.can_cast(data.dtype, input._array.dtype):
             raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
                                f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
-        written(input, data)
         if everywhere.levels:
-            write_tangents(input, out)
+            write_tangents(input, out)       # first, as a tangent may refuse
+        written(input, data)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
                 operands = source, *args, *kwargs.values()
