@@ -348,6 +348,25 @@ def a_view_made_in_no_grad(torch):
     return told
 
 
+@program
+def a_dirty_view_beside_another_output(torch):
+    class AddTwice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.mark_dirty(a)
+            return a.add_(b), b * 2
+
+        @staticmethod
+        def backward(ctx, ga, gb):
+            return ga, ga + gb * 2
+    b = leaf(torch)
+
+    def run(a):
+        sum(y.sum() for y in AddTwice.apply(a, b)).backward()
+        return b.grad
+    return [result(lambda _, a=a: run(a), torch) for a in (torch.ones(2), torch.ones(3)[1:], (b * 1)[:2], (b * 1)[:1])]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_in_pytorch(name, oracle):
     assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)
