@@ -38,6 +38,16 @@ def test_grads_never_alias():
     assert b.grad.tolist() == given.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("expanded", [lambda side: side.zeros(()).expand(3), lambda side: side.zeros(2, 1).expand(2, 3)[0]])
+def test_a_grad_whose_elements_share_memory_is_not_added_to(expanded, oracle):
+    for side in (torch, oracle):
+        x = side.ones(3, requires_grad=True)
+        x.grad = expanded(side)
+        with pytest.raises(RuntimeError, match="more than one element .* refers to a single memory location"):
+            (x * side.tensor([1.0, 2.0, 3.0])).sum().backward()
+        assert x.grad.tolist() == [0.0] * 3
+
+
 def test_captured_gradients_never_alias():
     a = leaf(1.0, 2.0)
     h = a * 1.0
