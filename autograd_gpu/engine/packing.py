@@ -23,12 +23,13 @@ def pack_saved(node, state):
 def packing(pack_hook, unpack_hook):
     """Within the block nothing is recorded, and `pack(t, edge, requires, counter)` runs the pack hook and gives a Packed."""
     state = local.state
-    enabled, state.enabled = state.enabled, False
-    state.refresh()
+    outer = state.enabled, state.mode
     try:
+        state.enabled = False
+        state.refresh()
         yield functools.partial(_pack, pack_hook, unpack_hook)
-    finally:
-        state.enabled = enabled
+    finally:                                 # first what needs no call, as in engine/run.py
+        state.enabled, state.mode = outer
         state.refresh()
 
 
