@@ -134,6 +134,14 @@ def test_a_pack_hook_may_not_edit_its_input():
             h * h
 
 
+def test_a_pack_hook_may_make_its_input_a_leaf():
+    a = leaf(1.0, 2.0)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().requires_grad_(), lambda t: t):
+        y = a * a.exp()
+    y.sum().backward()
+    np.testing.assert_allclose(a.grad, [2 * np.e, 3 * np.e ** 2], rtol=1e-6)
+
+
 def test_unpacked_values_carry_their_history():
     a = leaf(0.5, 1.5)
     store = []
