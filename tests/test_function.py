@@ -349,6 +349,17 @@ def a_view_made_in_no_grad(torch):
 
 
 @program
+def nothing_saved_is_freed_too(torch):
+    counts = []
+
+    def backward(ctx, g):
+        counts.append(len(ctx.saved_tensors))
+        return g, None
+    y = scale(torch, backward=backward).apply(leaf(torch), 2.0)
+    return [result(lambda _, keep=keep: y.sum().backward(retain_graph=keep), torch) for keep in (True, False, False)], counts
+
+
+@program
 def a_dirty_view_beside_another_output(torch):
     class AddTwice(torch.autograd.Function):
         @staticmethod

@@ -144,8 +144,7 @@ class FunctionCtx(Node):
         return () if self._saved is RELEASED else self._saved
 
     def _release(self):
-        if self._saved:
-            self._saved = RELEASED
+        self._saved = RELEASED
 
     # ------------------------------------------------------------------------------------------------------- backward
 
