@@ -349,6 +349,18 @@ def a_view_made_in_no_grad(torch):
 
 
 @program
+def a_view_made_in_forward_that_needs_no_gradient(torch):
+    kept = []
+
+    def forward(ctx, x, k):
+        kept.extend([(x * k)[:1], *(x * k).split(1), (x * k).view(-1)])
+        ctx.mark_non_differentiable(kept[-1])
+        return x * k, kept[-1]
+    scale(torch, forward=forward).apply(leaf(torch), 2.0)
+    return [result(lambda _, v=v: v.mul_(leaf(torch)[0]), torch) for v in kept]
+
+
+@program
 def nothing_saved_is_freed_too(torch):
     counts = []
 
