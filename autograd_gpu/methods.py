@@ -13,7 +13,7 @@ from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
 from autograd_gpu.base import CHANGE, INFERENCE, CudaTensor, LeafView, Tensor, View, count_change, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
-from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.inside import Dependent
 from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.ops import creation as _creation
@@ -290,7 +290,7 @@ def detach(self):
 
 @method
 def detach_(self):
-    """Take this tensor out of the graph that made it; returns it. In inference mode it changes nothing.
+    """Take this tensor out of the graph that made it, and its tangent from it; returns it. In inference mode it changes nothing.
 
     Raises: RuntimeError for a view, whose base keeps its history. Reference: torch.Tensor.detach_.
     """
@@ -301,6 +301,8 @@ def detach_(self):
     if self._node is not None or self._requires and self._counter is not None:
         count_change(version(self))
     self._node, self._nr, self._requires = None, 0, False
+    for level in everywhere.levels:
+        level.put(self, None)
     return self
 
 

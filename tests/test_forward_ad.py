@@ -14,6 +14,7 @@ import pytest
 import autograd_gpu
 from autograd_gpu.autograd import forward_ad
 from autograd_gpu.engine import forward_mode
+from autograd_gpu.engine.grad_mode import everywhere, local
 from tests.duals import Api, beside, raised
 
 PROGRAMS = []
@@ -44,6 +45,18 @@ def levels(api):
     with api.level() as number:
         found += [number, api.of(d)]
     return [*found, decorated(x), decorated.__name__]
+
+
+@program
+def detached_in_place(api):
+    """The tensor has no tangent any more, what was computed from it and views that were there keep theirs."""
+    with api.level():
+        d, y = api.pair(3), api.pair(3) * 2
+        result, view = y.sin(), y[1:]
+        told = [api.of(result), api.of(view), y.detach_() is y, api.of(y), api.of(result), api.of(view), api.of(y[:1]), api.of(y * 2),
+                raised(d.detach_)]
+        y.add_(api.pair(3))
+        return told + [api.of(y), api.of(y[:2])]
 
 
 @program
@@ -282,11 +295,8 @@ def test_levels_in_levels_are_what_higher_derivatives_are():
     torch = autograd_gpu
 
     def jvp(f, x, v):
-        level = forward_mode.enter()
-        try:
+        with forward_mode.own_level() as level:
             return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v, level=level)), level=level).tangent
-        finally:
-            forward_mode.leave()
 
     def f(x):
         y = x * 1
@@ -311,7 +321,7 @@ def test_tangents_go_with_what_has_them_and_with_the_level():
     with api.level():
         d = api.pair(2)
         y = d.exp()
-        of_y, level = weakref.ref(api.of(y)), autograd_gpu.autograd.grad_mode.everywhere.levels[0]
+        of_y, level = weakref.ref(api.of(y)), everywhere.levels[0]
         count = len(level._found)
         del y
         gc.collect()
@@ -343,12 +353,12 @@ def test_a_view_of_a_view_of_a_view(start, in_small_stack):
 
 
 def test_a_level_leaves_no_trace():
-    state = autograd_gpu.autograd.grad_mode.local.state
-    before = state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual
+    state = local.state
+    before = state.mode, everywhere.unusual
     for _ in range(2):
         with pytest.raises(KeyError), forward_ad.dual_level():
             raise KeyError
-    assert (state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
+    assert (state.mode, everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
 
 
 def test_duplicates_among_indices_have_the_tangent_of_what_was_written_last():

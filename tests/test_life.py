@@ -240,6 +240,15 @@ def test_what_is_copied_or_pickled_is_a_leaf(make, again, oracle):
     assert run(autograd_gpu) == run(oracle)
 
 
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r)), torch.utils.data.default_convert],
+                         ids=["copy", "deepcopy", "pickle", "convert"])
+@pytest.mark.parametrize("make", [lambda x: x.max(1), lambda x: x.topk(1), lambda x: torch.linalg.slogdet(x), lambda x: x.aminmax()])
+def test_a_result_of_several_parts_is_copied_and_pickled(make, again):
+    found = make(torch.tensor([[2.0, 1.0], [0.0, 3.0]]))
+    new = again(found)
+    assert type(new) is type(found) and new is not found and repr(new) == repr(found)
+
+
 def test_a_copied_parameter_shares_its_memory(oracle):
     def run(torch):
         p = torch.nn.Parameter(torch.ones(2))

@@ -240,6 +240,7 @@ class Function:
     """
 
     _node_class: type[FunctionCtx]
+    generate_vmap_rule = False               # of PyTorch's vmap, as is the method below; a loop needs no rule
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -281,6 +282,11 @@ class Function:
         same view of the input's.
         """
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """A rule for batches, which PyTorch asks for. Never called here: vmap calls forward for each slice."""
+        raise NotImplementedError("vmap of a custom autograd.Function has no rule: torch.func.vmap is a loop and needs none.")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
