@@ -2,6 +2,7 @@
 import copy
 import gc
 import pickle
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -163,6 +164,23 @@ def test_a_custom_function_leaves_no_node():
     before = living()
     custom()
     assert living() == before
+
+
+def test_freezing_and_unfreezing_keeps_no_record():
+    p = torch.ones(3)
+    p.add_(1)
+
+    def freeze(times):
+        for _ in range(times):
+            p.requires_grad_()
+            p.requires_grad_(False)
+    freeze(100)
+    tracemalloc.start()
+    try:
+        freeze(2000)
+        assert tracemalloc.get_traced_memory()[0] < 2000 and p._version == 1
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_users_cycles_are_reclaimed():

@@ -144,8 +144,7 @@ class FunctionCtx(Node):
         return () if self._saved is RELEASED else self._saved
 
     def _release(self):
-        if self._saved:
-            self._saved = RELEASED
+        self._saved = RELEASED
 
     # ------------------------------------------------------------------------------------------------------- backward
 
@@ -410,7 +409,7 @@ def _rebase(ctx, t, nr, count, inputs):
     """Make ctx the history of an input that forward wrote to."""
     check_history(t, ctx._title)
     t._grad = None
-    if t._view is not None and t._view.base._requires and count > 1:
+    if t._view is not None and count > 1:
         raise RuntimeError("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more "
                            "than one Tensor: clone() the input first, or return one Tensor")
     set_history(t, ctx, nr, next(i for i, other in enumerate(inputs) if other is t))
