@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from autograd_gpu import devices as _device
+from autograd_gpu.cuda.streams import captures, here
 from autograd_gpu.cuda.traffic import TRAFFIC, timed_wait
 
 kept: dict[int, Any] = {}                    # by id: what lies in page-locked memory now; empty: no backward has to look for it
@@ -190,6 +191,12 @@ def _be_patient():
         _device.cupy.cuda.set_allocator(allocate)
 
 
+def _refuse_capture():
+    """Raise RuntimeError where the current stream is captured: later copies would have to wait for events that exist in the graph only."""
+    if captures and here().is_capturing():
+        raise RuntimeError("save_on_cpu: copies to and from host memory cannot be captured into a CUDA graph: capture without it")
+
+
 def settle():
     """Free every array whose copy to host memory is done. The host waits for nothing."""
     for lanes in list(_lanes.values()):
@@ -220,7 +227,8 @@ class Offloaded:
         TRAFFIC.left(self)
 
     def fetch(self):
-        """Its elements on their device again, in new memory, for the current stream."""
+        """Its elements on their device again, in new memory, for the current stream. Raises RuntimeError where that is captured."""
+        _refuse_capture()
         found = _device.moved(self._host, _device.CPU, self.device)
         TRAFFIC.came_back(self)
         return found
@@ -242,6 +250,7 @@ class Pinned(Offloaded):
 
     def _out(self, elements):
         with _device.guard(self.device):
+            _refuse_capture()
             lanes = _lanes_of(self.device)
             self._buffer = pool.take(self.nbytes)
             pinned = self._buffer.of
@@ -261,8 +270,9 @@ class Pinned(Offloaded):
                 lanes.leaving.append(self._leaving)
 
     def coming(self) -> Coming:
-        """Start the copy back, into memory of the current stream."""
+        """Start the copy back, into memory of the current stream. Raises RuntimeError where that is captured."""
         with _device.guard(self.device):
+            _refuse_capture()
             lanes = _lanes_of(self.device)
             pinned, stream = self._buffer.of, _device.cupy.cuda.get_current_stream()
             with lanes.lock:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from autograd_gpu.autograd.graph import save_on_cpu
 from tests.cuda.common import cp, gpu, settled
 
 pytestmark = gpu
@@ -171,6 +172,26 @@ def test_what_cannot_be_captured_is_named(f, name):
     assert y.tolist() == [[2.0] * 3] * 3 and f(w) is not NotImplemented
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_offloading_cannot_be_captured_and_goes_on_afterwards(pinned):
+    x = torch.full((9,), 0.5, device="cuda", requires_grad=True)
+
+    def offloaded():
+        with save_on_cpu(pinned):
+            return (x * 2).sin().sum()
+    y = offloaded()
+    torch.autograd.graph.set_override_stale_capture_stream(True)
+    try:
+        for step in offloaded, lambda: y.backward(retain_graph=True):        # the first needs other page-locked memory than y has
+            with pytest.raises(RuntimeError, match="sin cannot be captured"), cuda.graph(cuda.CUDAGraph()):
+                step()
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+    for loss in y, offloaded():
+        loss.backward()
+    np.testing.assert_allclose(settled(x.grad), 4 * np.cos(1.0), rtol=1e-6)
+
+
 def test_errors_of_the_block_and_of_its_use():
     graph, stream = cuda.CUDAGraph(), cuda.Stream()
     with pytest.raises(KeyError), cuda.graph(graph):
@@ -186,6 +207,8 @@ def test_errors_of_the_block_and_of_its_use():
     with stream:
         with pytest.raises(ValueError, match="capture error mode"):
             graph.capture_begin(capture_error_mode="none")
+        with pytest.raises(TypeError, match="graph_pool_handle"):
+            graph.capture_begin(pool=3)
         graph.capture_begin(cuda.graph_pool_handle(), capture_error_mode="thread_local")
         with pytest.raises(RuntimeError, match="already owns"):
             graph.capture_begin()
