@@ -11,7 +11,9 @@ from autograd_gpu.engine.grad_mode import everywhere, local
 class Version:
     """Counts the in-place writes to one memory; shared by every Tensor over it."""
 
-    __slots__ = ("count", "detached", "written_at")              # the last: in anomaly mode, the line of the last write
+    __slots__ = ("count", "detached",
+                 "written_at",               # in anomaly mode: the line of the last write
+                 "moved")                    # once one of its Tensors was given other memory by `.data`: how often
 
     def __init__(self):
         self.count = 0

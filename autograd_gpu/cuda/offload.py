@@ -356,7 +356,7 @@ class Store:
 
     def put(self, array, counter) -> Part:
         """A CUDA array in host memory. `counter`: its memory's."""
-        version = id(counter), counter.count
+        version = id(counter), counter.count, getattr(counter, "moved", 0)       # .data may bring other values to an address that is free
         layout = (*version, array.data.ptr, array.shape, array.strides, array.dtype)
         part = self._found.get(layout)
         if part is None:

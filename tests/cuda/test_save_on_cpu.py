@@ -77,6 +77,22 @@ def test_one_copy_of_a_value_that_several_operations_save(pinned):
 
 
 @PINNED
+def test_other_values_at_the_same_address(pinned):
+    x = leaf(8)
+    with save_on_cpu(pinned):
+        h = x * 2
+        at, y = h.data_ptr(), h.sin()
+        fives = h.detach() * 5
+        h.data = torch.zeros(8, device="cuda:0")             # frees the memory of the values that were saved
+        h.data = fives.clone()
+        assert h.data_ptr() == at
+        z = h.cos()
+    (y + z).sum().backward()
+    h = settled(x.detach()) * 2
+    np.testing.assert_allclose(settled(x.grad), 2 * (np.cos(h) - np.sin(5 * h)), rtol=2e-5)
+
+
+@PINNED
 def test_leaves_and_their_views_stay(pinned):
     x = leaf(4, 4)
     with save_on_cpu(pinned):
