@@ -162,8 +162,11 @@ def on_cuda(device=None):
 
 
 def cuda_device(where) -> Device:
-    """A CUDA device that exists, by default the current one. Raises RuntimeError without it, ValueError for another kind of device."""
-    where = resolve("cuda" if where is None else where)
+    """A CUDA device that exists, by default, or for a negative number, the current one.
+
+    Raises RuntimeError without it, ValueError for another kind of device.
+    """
+    where = resolve("cuda" if where is None or isinstance(where, int) and where < 0 else where)
     if where.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {where}")
     return where

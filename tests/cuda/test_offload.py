@@ -375,6 +375,8 @@ def test_settings_that_make_no_sense(name, value):
         save_on_cpu(True, **{name: value})
     with pytest.raises(ValueError, match="pin_memory=True"):
         save_on_cpu(prefetch=1)
+    with pytest.raises(TypeError, match="number of nodes"):
+        save_on_cpu(True, prefetch=1.5)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])

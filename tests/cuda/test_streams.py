@@ -1,5 +1,7 @@
 """Streams and events: their names, memory used on several of them, what other libraries are told, and the streams of a backward."""
+import copy
 import gc
+import pickle
 import re
 import threading
 import warnings
@@ -34,6 +36,7 @@ def test_a_stream_is_current_in_its_block():
                 assert cuda.current_stream() == before
             assert cuda.current_stream(0) is stream
         assert cuda.current_stream() == before
+    assert cuda.Stream(-1).device == cuda.current_stream(-1).device == torch.device("cuda:0")
     assert stream.device == torch.device("cuda:0") and stream.device_index == 0 and stream.__cuda_stream__() == (0, stream.cuda_stream)
     assert repr(before) == "<torch.cuda.Stream device=cuda:0 cuda_stream=0x0>"
     cuda.set_stream(None)
@@ -42,6 +45,14 @@ def test_a_stream_is_current_in_its_block():
         assert cuda.current_stream() is stream
     finally:
         cuda.set_stream(before)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda f: f.__name__)
+def test_streams_and_events_are_not_copied(copied):
+    event = cuda.Stream().record_event()
+    for one in cuda.Stream(), cuda.ExternalStream(0), event:     # a second holder would destroy the driver's
+        with pytest.raises(TypeError, match="pickle"):
+            copied(one)
 
 
 @two_devices
