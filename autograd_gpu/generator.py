@@ -45,7 +45,7 @@ class Generator:
         seed = _seed(seed)
         with self._drawing():
             if self._drawn_on is not None:   # its memory may still be in use
-                hold([self._drawn_on.mark()], self._stream)
+                hold([self._drawn_on], self._stream)
             self._seed, self._stream = seed, self._start(seed)
             self._path, self._branches = (seed,), 0          # what names the stream, and how many were derived from it: see Repeatable
         return self

@@ -345,14 +345,15 @@ def keep(array, stream: Stream) -> None:
 def _ended(key):
     with _lock:
         _, memory, used = _users.pop(key)
+    hold(used, memory)
+
+
+def hold(streams, memory) -> None:
+    """Keep memory from being used again before what streams have by now is done. Whoever finds none left waits for it, and tries again."""
     if captures:                             # an event of a capture cannot be asked whether it has passed
         captures[-1].append(memory)
-    else:
-        hold([s.mark() for s in used], memory)
-
-
-def hold(events, memory) -> None:
-    """Keep memory from being used again before the events have passed. Whoever finds none left waits for them, and tries again."""
+        return
+    events = [s.mark() for s in streams]
     with _lock:
         if not _patient:
             _patient.append(_device.cupy.cuda.get_allocator())

@@ -192,6 +192,20 @@ def test_offloading_cannot_be_captured_and_goes_on_afterwards(pinned):
     np.testing.assert_allclose(settled(x.grad), 4 * np.cos(1.0), rtol=1e-6)
 
 
+def test_a_generator_started_again_in_a_capture_holds_no_memory_back():
+    x, side = torch.ones(100_000, device="cuda"), cuda.Stream()
+    with side:
+        torch.rand(3, device="cuda")
+    with cuda.graph(cuda.CUDAGraph(), stream=side):
+        torch.manual_seed(0)
+    cuda.synchronize()
+    start = cuda.memory_allocated()
+    x.record_stream(side)
+    del x
+    cuda.synchronize()
+    assert cuda.memory_allocated() <= start - 400_000
+
+
 def test_errors_of_the_block_and_of_its_use():
     graph, stream = cuda.CUDAGraph(), cuda.Stream()
     with pytest.raises(KeyError), cuda.graph(graph):
