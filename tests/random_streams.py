@@ -2,6 +2,7 @@
 
     python -m tests.simgpu -m tests.random_streams --count 1000 --seed 0          simulated devices, which find what no event orders
     python -m tests.random_streams --count 1000 --seed 0                          two GPUs: values only
+    python -m tests.simgpu -m tests.random_streams --count 1000 --prefetch 2      with all saved values in host memory
 
 Each step of a graph runs on a stream that is drawn with it. The user's duty is done as in PyTorch: a stream waits for those that made its
 operands, and record_stream tells whose memory it uses. What backward does by itself is the library's. It is called on a stream that is
@@ -19,7 +20,7 @@ import warnings
 import numpy as np
 
 import autograd_gpu as torch
-from autograd_gpu.autograd.graph import saved_tensors_hooks
+from autograd_gpu.autograd.graph import save_on_cpu, saved_tensors_hooks
 from autograd_gpu.utils.checkpoint import checkpoint
 from tests.simgpu import runtime
 
@@ -194,14 +195,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--prefetch", type=int, help="run inside of save_on_cpu(pin_memory=True, prefetch=...)")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     start, wrong = time.perf_counter(), 0
-    for seed in range(options.seed, options.seed + options.count):
-        found = differences(seed)
-        if found:
-            wrong += 1
-            print(f"seed {seed}: {found}")
+    offloading = contextlib.nullcontext() if options.prefetch is None else save_on_cpu(pin_memory=True, prefetch=options.prefetch)
+    with offloading:
+        for seed in range(options.seed, options.seed + options.count):
+            found = differences(seed)
+            if found:
+                wrong += 1
+                print(f"seed {seed}: {found}")
     print(f"{options.count} graphs, {wrong} wrong, {time.perf_counter() - start:.0f} s")
     sys.exit(bool(wrong))
 

@@ -4,6 +4,7 @@ import gc
 import inspect
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from autograd_gpu.autograd.graph import offload_report, save_on_cpu, saved_tenso
 from autograd_gpu.cuda import offload
 from autograd_gpu.utils.checkpoint import checkpoint
 from bench import offload as bench
+from tests import random_streams
 from tests.cuda.common import cp, settled, two_devices
 from tests.simgpu import runtime
 
@@ -221,6 +223,15 @@ def test_several_streams(prefetch):
     y.backward()
     assert len(chosen) == 4
     same(gradients(leaves), want)
+
+
+@two_devices
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_random_graphs(prefetch):
+    """Some of tests/random_streams.py --prefetch."""
+    with warnings.catch_warnings(), save_on_cpu(True, prefetch=prefetch):
+        warnings.simplefilter("ignore")
+        assert [f"seed {seed}: {found}" for seed in range(20) if (found := random_streams.differences(seed))] == []
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
