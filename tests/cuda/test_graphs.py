@@ -94,6 +94,17 @@ def test_several_streams_in_one_graph():
         np.testing.assert_allclose(settled(g), np.exp(value) * (np.sin(3 * value) + 3 * np.cos(3 * value)), rtol=1e-4)
 
 
+def test_what_any_stream_has_made_before_is_there_for_a_replay_on_any_other():
+    (torch.ones(1000, device="cuda") * 2).add(1)             # kernels are compiled
+    with cuda.Stream():
+        x = torch.ones(1000, device="cuda") * 2
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        y = x + 1
+    graph.replay()
+    assert y[0].item() == 3
+
+
 @pytest.mark.parametrize("kept", ["loss", "leaf"])
 def test_a_leaf_of_the_default_stream_whose_graph_is_kept(kept):
     x = torch.full((1000,), 0.5, device="cuda", requires_grad=True)
