@@ -129,10 +129,9 @@ class _Leaving:
 
 
 class _Lanes:
-    """A device's streams for copies, and the arrays that are on their way out."""
+    """The current device's streams for copies, and the arrays that are on their way out."""
 
-    def __init__(self, device):
-        self.device = device
+    def __init__(self):
         self.out, self.back = (_device.cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.leaving: collections.deque[_Leaving] = collections.deque()
         self.lock = threading.RLock()        # guards `leaving`, and the order of copies and their events
@@ -169,7 +168,7 @@ def _lanes_of(device) -> _Lanes:
             if found is None:
                 if not _lanes:
                     _be_patient()
-                found = _lanes[device.index] = _Lanes(device)
+                found = _lanes[device.index] = _Lanes()
     return found
 
 
@@ -200,7 +199,7 @@ def _refuse_capture():
 def settle():
     """Free every array whose copy to host memory is done. The host waits for nothing."""
     for lanes in list(_lanes.values()):
-        with _device.guard(lanes.device), lanes.lock:
+        with lanes.lock:
             lanes.settle()
 
 

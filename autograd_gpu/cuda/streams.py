@@ -380,7 +380,7 @@ def _allocate(size):
     try:
         return _patient[0](size)
     except _device.cupy.cuda.memory.OutOfMemoryError:
-        if captures or not let_go(wait=True):
+        if not let_go(wait=True):
             raise
         return _patient[0](size)
 

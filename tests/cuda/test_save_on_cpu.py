@@ -7,6 +7,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.autograd.graph import allow_mutation_on_saved_tensors, save_on_cpu
+from autograd_gpu.base import Version
 from tests.cuda.common import cp, settled, two_devices
 
 PINNED = pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
@@ -90,6 +91,17 @@ def test_other_values_at_the_same_address(pinned):
     (y + z).sum().backward()
     h = settled(x.detach()) * 2
     np.testing.assert_allclose(settled(x.grad), 2 * (np.cos(h) - np.sin(5 * h)), rtol=2e-5)
+
+
+@PINNED
+def test_the_id_of_a_counter_is_no_other_ones_while_what_was_packed_is_there(pinned):
+    """A value is known by its counter's id: its node may be gone already while others run."""
+    with save_on_cpu(pinned):
+        h = leaf(8) * 2
+        y = h.sin()
+    packed, known = y.grad_fn._raw_saved_self.data, id(h._counter)
+    del y, h
+    assert packed is not None and known not in [id(v) for v in [Version() for _ in range(10_000)]]
 
 
 @PINNED

@@ -15,6 +15,7 @@ from autograd_gpu.autograd.graph import save_on_cpu, set_warn_on_accumulate_grad
 from autograd_gpu.utils.checkpoint import checkpoint
 from tests import random_streams
 from tests.cuda.common import cp, gpu, settled, two_devices
+from tests.simgpu import runtime
 
 pytestmark = gpu
 cuda = torch.cuda
@@ -72,6 +73,17 @@ def test_streams_of_two_devices():
     finally:
         cuda.set_stream(cuda.default_stream(1))
         cuda.set_device(0)
+
+
+@two_devices
+def test_a_default_stream_is_that_of_its_device_wherever_it_is_asked():
+    x, default = torch.ones(1000, device="cuda:1") * 2, cuda.default_stream(1)
+    cuda.synchronize(0)
+    assert not (runtime.active() and default.query())
+    default.synchronize()
+    assert default.query()
+    with cuda.Stream(1):
+        assert (x + 1)[0].item() == 3        # the host's wait is all that orders it
 
 
 def test_streams_of_other_libraries():
