@@ -350,8 +350,8 @@ def _ended(key):
 
 def hold(streams, memory) -> None:
     """Keep memory from being used again before what streams have by now is done. Whoever finds none left waits for it, and tries again."""
-    if captures:                             # an event of a capture cannot be asked whether it has passed
-        captures[-1].append(memory)
+    if capture := captures[-1:]:             # an event of a capture cannot be asked whether it has passed
+        capture[0].append(memory)
         return
     events = [s.mark() for s in streams]
     with _lock:

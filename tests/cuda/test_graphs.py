@@ -217,6 +217,16 @@ def test_a_generator_started_again_in_a_capture_holds_no_memory_back():
     assert cuda.memory_allocated() <= start - 400_000
 
 
+def test_a_capture_in_a_profile():
+    x = torch.ones(1000, device="cuda", requires_grad=True)
+    with torch.autograd.profiler.profile() as profile:
+        graph, found = captured(lambda: torch.autograd.grad((x * 2).exp().sum(), x)[0])
+    graph.replay()
+    assert found[0].item() == pytest.approx(2 * np.exp(2), rel=1e-6)
+    ran, noted = [e for e in profile.function_events if e.name == "aten::exp"]         # in the capture nothing runs that could be timed
+    assert ran.device_time_total > 0 and noted.device_time_total == 0
+
+
 def test_errors_of_the_block_and_of_its_use():
     graph, stream = cuda.CUDAGraph(), cuda.Stream()
     with pytest.raises(KeyError), cuda.graph(graph):

@@ -171,6 +171,20 @@ def test_memory_of_a_recorded_stream_is_held_until_that_has_passed(alias):
     assert cuda.memory_allocated() <= before - 4000
 
 
+@two_devices
+def test_record_stream_with_another_librarys_stream_of_the_tensors_device():
+    theirs = cuda.Stream(1)
+    foreign = type("Foreign", (), {"__cuda_stream__": lambda self: (0, theirs.cuda_stream)})()
+    x = torch.ones(1000, device="cuda:1")
+    theirs.wait_stream(cuda.default_stream(1))
+    with theirs:
+        y = x + 1
+    x.record_stream(foreign)                 # whose device is not the current one
+    del x
+    theirs.synchronize()
+    assert y[0].item() == 2
+
+
 def test_record_stream_of_a_tensor_on_the_cpu():
     with pytest.raises(NotImplementedError, match="CPU"):
         torch.ones(2).record_stream(cuda.Stream())
