@@ -227,12 +227,11 @@ def of(array) -> Device:
 
 def from_dlpack(exporter):
     """The array over what an object of another library offers by DLPack, on the device where that is."""
-    kind, index = exporter.__dlpack_device__()
+    kind, _ = exporter.__dlpack_device__()
     if kind in _HOST:
         return np.from_dlpack(exporter)
     _usable(f"from_dlpack: memory on a device of DLPack's kind {int(kind)}")
-    with guard(Device("cuda", index)):
-        return cupy.from_dlpack(exporter)
+    return cupy.from_dlpack(exporter)        # which makes its device current
 
 
 _HOST = (1, 3, 11)                           # DLPack's numbers for host memory: pageable, or page-locked by CUDA or ROCm

@@ -260,6 +260,24 @@ def test_a_consumer_on_another_stream_is_ordered_after_the_producer():
         x.__dlpack__(stream=theirs)
 
 
+@two_devices
+def test_memory_of_a_device_is_shared_where_another_one_is_current():
+    ours = cuda.Stream(1)
+    with cp.cuda.Device(1):
+        theirs = cp.cuda.Stream(non_blocking=True)
+    with ours:
+        x = torch.ones(1000, device="cuda:1") * 2
+        with cuda.device(0):
+            assert x.__cuda_array_interface__["stream"] == ours.cuda_stream
+            x.__dlpack__(stream=theirs.ptr)                  # has theirs wait for ours
+    with cp.cuda.Device(1), theirs:
+        a = x.cupy() + 1
+    assert cuda.current_device() == 0
+    for y in torch.as_tensor(Described(a, theirs.ptr)), torch.from_dlpack(a):
+        assert y.device == torch.device("cuda:1") and y.data_ptr() == a.data.ptr
+    assert torch.as_tensor(Described(a, theirs.ptr))[0].item() == 3
+
+
 def test_memory_of_other_libraries_is_ordered_behind_the_stream_they_name():
     ours, theirs = cuda.Stream(), cp.cuda.Stream(non_blocking=True)
     with theirs:
