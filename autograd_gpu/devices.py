@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+import types
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -252,8 +253,20 @@ def _in_bfloat16(found, a):
     return found.astype(a.dtype) if a.dtype.kind == "V" else found
 
 
+def strided(array, shape, strides, offset=0):
+    """A view of a CuPy array that walks its memory in steps of its own, from so many bytes after its first element.
+
+    It has a base and keeps the array, as NumPy's views and CuPy's others do and CuPy's as_strided does not: whether memory is shared is seen
+    by the base, and the array that has the memory says which streams use it.
+    """
+    memory = cupy.cuda.UnownedMemory(array.data.ptr + offset, array.nbytes, array, array.device.id)
+    return cupy.ndarray(shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), strides).view()
+
+
 class _LikeNumPy:
     """CuPy as bodies of ops see it: its functions, and NumPy's results where its own differ."""
+
+    lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=strided))
 
     def __getattr__(self, name):
         found = getattr(cupy, name)

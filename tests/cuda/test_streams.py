@@ -171,6 +171,23 @@ def test_memory_of_a_recorded_stream_is_held_until_that_has_passed(alias):
     assert cuda.memory_allocated() <= before - 4000
 
 
+@pytest.mark.parametrize("view", [
+    lambda x: x[3:], lambda x: x.expand(2, 1000), lambda x: x.unfold(0, 900, 1), lambda x: x.as_strided((500,), (2,), 1),
+    lambda x: torch.view_as_real(torch.view_as_complex(x.reshape(500, 2))), lambda x: x.reshape(10, 100).diagonal()])
+def test_a_view_keeps_what_was_said_of_the_memory(view):
+    stream, x = cuda.Stream(), torch.ones(1000, device="cuda")
+    x.record_stream(stream)
+    v = view(x).detach()
+    del x
+    cuda.synchronize()                       # what the stream had when x went is done
+    with stream:
+        y = v + 1
+    del v
+    z = torch.zeros(1000, device="cuda")     # the checker would find memory that the stream still reads
+    with stream:
+        assert y.sum().item() > 0 and z.shape == (1000,)
+
+
 @two_devices
 def test_record_stream_with_another_librarys_stream_of_the_tensors_device():
     theirs = cuda.Stream(1)
