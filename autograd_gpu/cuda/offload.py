@@ -12,7 +12,6 @@ get the same memory, comes after. That happens where more than `ahead` bytes are
 """
 from __future__ import annotations
 
-import atexit
 import collections
 import contextlib
 import threading
@@ -103,11 +102,6 @@ class PinnedPool:
 
 pool = PinnedPool()
 
-
-@atexit.register
-def _at_exit():
-    with contextlib.suppress(Exception):     # after an error of the device nothing can be waited for
-        pool.give_back()                     # the interpreter would free it without a wait
 
 
 # ------------------------------------------------------------------------------------------------------------------- copies

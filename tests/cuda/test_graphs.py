@@ -130,6 +130,34 @@ def test_a_leaf_of_the_default_stream_whose_graph_is_kept(kept):
     assert x.grad[0].item() > 4
 
 
+def test_a_stale_leaf_and_several_streams_in_one_graph():
+    x, side = torch.full((1000,), 0.5, device="cuda", requires_grad=True), cuda.Stream()
+    warm_up = x.exp().sum()                  # on the default stream, as x's AccumulateGrad, and still kept
+    graph = cuda.CUDAGraph()
+    torch.autograd.graph.set_override_stale_capture_stream(True)
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    try:
+        with cuda.graph(graph):
+            side.wait_stream(cuda.current_stream())
+            with side:
+                a = x.exp()
+            b = x * 3
+            cuda.current_stream().wait_stream(side)
+            a.detach().record_stream(cuda.current_stream())
+            y = (a * b).sum()
+            g, = torch.autograd.grad(y, x, retain_graph=True)
+            y.backward()
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)
+    filled(x, 1.0)
+    filled(x.grad, 0.0)
+    graph.replay()
+    for found in g, x.grad:
+        np.testing.assert_allclose(settled(found), 6 * np.exp(1.0), rtol=1e-5)
+    del warm_up
+
+
 def test_no_worker_runs_what_is_captured():
     x, names = torch.ones(10, device="cuda", requires_grad=True), []
     x.register_hook(lambda g: names.append(threading.current_thread().name))

@@ -390,6 +390,16 @@ def test_a_leafs_gradient_is_accumulated_on_the_stream_of_its_first_use():
     assert x.grad[0].item() == 15
 
 
+def test_a_gradient_that_is_given_to_a_leaf_is_added_on_its_stream():
+    one = cuda.Stream()
+    with one:
+        x = leaf()
+        y = x * 2                            # keeps what accumulates x's gradients
+        y.sum().backward(retain_graph=True)
+    x.backward(torch.ones(1000, device="cuda"))
+    assert x.grad[0].item() == 3 and y.shape == x.shape
+
+
 def test_a_stream_waits_as_late_as_it_can(monkeypatch):
     """What main has to do between a branch's end and the sum of both is not behind the branch."""
     main, side, log = cuda.current_stream(), cuda.Stream(), []
