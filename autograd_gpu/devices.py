@@ -256,8 +256,8 @@ def _in_bfloat16(found, a):
 def strided(array, shape, strides, offset=0):
     """A view of a CuPy array that walks its memory in steps of its own, from so many bytes after its first element.
 
-    It has a base and keeps the array, which CuPy's as_strided does not: whether memory is shared is seen by the base, and the array that has
-    the memory says which streams use it.
+    It has a base and keeps the array, which CuPy's as_strided does not: by its base a view is known for one, and the array that has the
+    memory says which streams use it.
     """
     memory = cupy.cuda.UnownedMemory(array.data.ptr + offset, array.nbytes, array, array.device.id)
     return cupy.ndarray(shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), strides).view()
