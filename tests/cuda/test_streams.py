@@ -528,8 +528,9 @@ def test_the_programs_of_the_documentation(program, capsys):
     assert float(capsys.readouterr().out) == pytest.approx(float(program.rsplit(": ", 1)[1]), rel=1e-5)
 
 
-def test_random_graphs():
+@pytest.mark.parametrize("threads", [1, 4])
+def test_random_graphs(threads):
     """Some of tests/random_streams.py; its own command runs a thousand."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert [f"seed {seed}: {found}" for seed in range(40) if (found := random_streams.differences(seed))] == []
+        assert random_streams.differences(range(40), threads=threads) == []
