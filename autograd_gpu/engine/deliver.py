@@ -1,6 +1,7 @@
 """What happens to a gradient: it is added to others of its node, captured, put through hooks, accumulated in a leaf."""
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -16,6 +17,26 @@ from autograd_gpu.engine.task import ABSENT, UNWANTED
 _ndarray = np.ndarray
 NOTHING = object()                           # what a node that is not run gives
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
+
+
+def _references(array):
+    """How many references there are to what the caller has in a variable."""
+    return sys.getrefcount(array)
+
+
+def _references_in_a_buffer():
+    """The same for what only a buffer has beside the caller."""
+    buffers = {None: np.empty(0)}
+    old = buffers.get(None)
+    return _references(old)
+
+
+ALONE = _references_in_a_buffer()
+
+
+def _can_add(old, g):
+    """Whether a gradient can be added in the memory of another that only a buffer has."""
+    return old.base is None and old.flags.writeable and old.dtype == g.dtype
 
 
 def total(a, b):
@@ -55,10 +76,14 @@ def deliverer(task, arrive):
                 old[nr] = g if old[nr] is None else total(old[nr], g)
             elif n in owned:
                 old += g
-            else:
+            elif tensors:
                 buffers[n] = total(old, g)
-                if not tensors:
-                    owned.add(n)
+            else:
+                owned.add(n)
+                if type(old) is _ndarray and _references(old) == ALONE and _can_add(old, g):
+                    old += g                 # nobody else has it
+                else:
+                    buffers[n] = total(old, g)
         if leaf and not left:
             arrive(task, n, buffers.pop(n), n not in owned)
     return deliver

@@ -128,7 +128,8 @@ def _apply(text, op, reader, on_cuda, together):
             text(f"apart = {'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2{large}")
         else:
             if not op.accepts_none:
-                text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad)")
+                without = tuple([i for i, d in enumerate(op.differentiable) if not d])
+                text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad, {without})")
             text("apart = is_half(grad)")
         if op.arity > 2:
             text("edges = node._edge_list")
@@ -380,7 +381,7 @@ def _wrap_outputs(text, op):
             text("if v is None: v = version(input)")
             text("elif v is INFERENCE: return inference_view(out)")
             text("out._counter = v")
-            text("view = new(View)")
+            text("view = View()")
             text(f"view.step = (op, ({_step_arguments(op)}))")
             text("parent = input._view")
             with text.block("if parent is None:"):
@@ -427,7 +428,7 @@ def _record(text, op, on_cuda):
     if op.may_be_integer:
         condition += " and data.dtype.kind in 'fcV'"
     with text.block(f"if {condition}:"):
-        text("node = new(N)")
+        text("node = N()")
         text("node._rare = " + ("on_stream()" if on_cuda else "None"))
         _record_edges(text, op)
         text("node._seq = seq = next_seq()")

@@ -92,8 +92,11 @@ def log_softmax(self, dim: int, dtype: DType = None):
     x = self.astype(accumulator(self.dtype), copy=False)
     out = np.empty(x.shape, x.dtype)
     for part in _parts(x, d):
-        rows = np.subtract(x[part], _largest(x[part], d), out[part])
-        rows -= np.log(np.add.reduce(np.exp(rows), d, None, None, True))
+        rows, shift = out[part], _largest(x[part], d)
+        np.exp(np.subtract(x[part], shift, rows), rows)
+        total = np.log(np.add.reduce(rows, d, None, None, True))
+        np.subtract(x[part], shift, rows)    # once more: cheaper than memory for the exponentials
+        rows -= total
     return out.astype(self.dtype, copy=False)
 
 log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, result, dim))
