@@ -11,7 +11,7 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
 from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
-from autograd_gpu.base import INFERENCE, CudaTensor, LeafView, Tensor, View, count_change, uncounted, version, wrap
+from autograd_gpu.base import CHANGE, INFERENCE, CudaTensor, LeafView, Tensor, View, count_change, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.forward_mode import forget
 from autograd_gpu.engine.grad_mode import everywhere, local
@@ -111,7 +111,7 @@ def _version(self) -> int:
     """How many in-place writes this tensor's memory has seen. Raises RuntimeError for an inference tensor."""
     if self._counter is INFERENCE:
         raise RuntimeError("Inference tensors do not track version counter: clone() it outside of inference mode to have one that does")
-    return 0 if self._counter is None else self._counter.visible()
+    return 0 if self._counter is None else self._counter.count % CHANGE
 
 
 @attribute
@@ -317,6 +317,8 @@ def _set_data(self, value):
     if self._requires:
         _creation.check_differentiable(value._array.dtype)
     self._array = value._array
+    if self._counter is not None:
+        self._counter.moved = getattr(self._counter, "moved", 0) + 1
     if INFERENCE in (self._counter, value._counter):
         self._counter = INFERENCE if value._counter is INFERENCE else None
     if type(self) in (Tensor, CudaTensor):

@@ -14,6 +14,7 @@ import pytest
 import autograd_gpu
 from autograd_gpu.autograd import forward_ad
 from autograd_gpu.engine import forward_mode
+from autograd_gpu.engine.grad_mode import everywhere, local
 from tests.duals import Api, beside, raised
 
 PROGRAMS = []
@@ -332,11 +333,8 @@ def test_levels_in_levels_are_what_higher_derivatives_are():
     torch = autograd_gpu
 
     def jvp(f, x, v):
-        level = forward_mode.enter()
-        try:
+        with forward_mode.own_level() as level:
             return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v, level=level)), level=level).tangent
-        finally:
-            forward_mode.leave()
 
     def f(x):
         y = x * 1
@@ -361,7 +359,7 @@ def test_tangents_go_with_what_has_them_and_with_the_level():
     with api.level():
         d = api.pair(2)
         y = d.exp()
-        of_y, level = weakref.ref(api.of(y)), autograd_gpu.autograd.grad_mode.everywhere.levels[0]
+        of_y, level = weakref.ref(api.of(y)), everywhere.levels[0]
         count = len(level._found)
         del y
         gc.collect()
@@ -393,12 +391,12 @@ def test_a_view_of_a_view_of_a_view(start, in_small_stack):
 
 
 def test_a_level_leaves_no_trace():
-    state = autograd_gpu.autograd.grad_mode.local.state
-    before = state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual
+    state = local.state
+    before = state.mode, everywhere.unusual
     for _ in range(2):
         with pytest.raises(KeyError), forward_ad.dual_level():
             raise KeyError
-    assert (state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
+    assert (state.mode, everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
 
 
 def test_a_write_that_a_tangent_refuses_changes_nothing():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from autograd_gpu import devices as _device
@@ -31,13 +32,14 @@ class Link(NamedTuple):
 class Level:
     """The tangents of one level: of a Tensor, of a packed value, or {output number: tangent} of a node for the results that it saved.
 
-    None is noted for what shares no tangent with what it is a view of, and has none.
+    None is noted for what shares no tangent with what it is a view of, and has none. Numbers grow inwards, with gaps where other threads
+    have left theirs. `thread`: the one whose level it is, a transform's of functions, or None for dual_level's, which is all threads'.
     """
 
-    __slots__ = ("number", "_found")
+    __slots__ = ("number", "thread", "_found")
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, thread):
+        self.number, self.thread = number, thread
         self._found = {}
 
     def own(self, owner):
@@ -154,27 +156,48 @@ def replayed(t: Tensor, steps) -> Tensor:
     return t
 
 
-def enter() -> int:
-    """Enter a level inside those there are; its number."""
-    levels = everywhere.levels
-    set_levels((*levels, Level(len(levels))))
-    return len(levels)
+def enter(thread=None) -> Level:
+    """Enter a level inside those there are, of a thread or of all."""
+    level = Level(0, thread)
+
+    def inside(levels):
+        if levels:
+            level.number = levels[-1].number + 1
+        return (*levels, level)
+    set_levels(inside)
+    return level
 
 
-def leave() -> None:
-    """Leave the innermost level: what has tangents of it has none from now on."""
-    set_levels(everywhere.levels[:-1])
+def leave(level) -> None:
+    """Leave a level: what has tangents of it has none from now on."""
+    set_levels(lambda levels: tuple([other for other in levels if other is not level]))
+
+
+@contextlib.contextmanager
+def own_level():
+    """A block in a level of this thread; gives its number, as another thread may enter one for all meanwhile."""
+    level = enter(get_ident())
+    try:
+        yield level.number
+    finally:
+        leave(level)
+
+
+def mine() -> list[Level]:
+    """The levels that this thread has entered, and the one that dual_level has; the outermost first."""
+    return [level for level in everywhere.levels if level.thread in (None, get_ident())]
 
 
 def seen():
     """The levels at which this thread's operations carry tangents, the outermost first."""
     state = local.state
-    return () if state.inference else everywhere.levels[:state.sees]
+    return () if state.inference else [level for level in everywhere.levels if level.number < state.sees]
 
 
 def unseen():
     """A block in which no level is in sight."""
-    return everywhere.levels[0].outside() if everywhere.levels else contextlib.nullcontext()
+    levels = everywhere.levels
+    return levels[0].outside() if levels else contextlib.nullcontext()
 
 
 def tangents(t: Tensor):

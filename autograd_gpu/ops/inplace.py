@@ -50,8 +50,7 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
 def _check_memory(t, name, tracked):
     """Raises RuntimeError where the memory does not allow the write."""
     array = t._array
-    repeated = any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)])
-    if repeated and array.size and (tracked or name not in _REPEATABLE):
+    if array.size and (tracked or name not in _REPEATABLE) and _device.repeats(array):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
