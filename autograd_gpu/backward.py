@@ -11,6 +11,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.engine.hooks import retain_grad
+from autograd_gpu.engine.inside import Dependent
 from autograd_gpu.engine.node import AccumulateGrad, GradientEdge, Node, edge_of, leads_nowhere, leaf_node, output_count
 from autograd_gpu.engine.run import run
 from autograd_gpu.engine.task import GraphTask
@@ -57,7 +58,7 @@ def _make_root(i, output, gradient, tensors):
     array = output._array
     if output._view is not None:
         refresh(output, asked=True)
-    if not output._requires or output._view is not None and leads_nowhere(output):
+    if not output._requires or type(output._node) is Dependent or output._view is not None and leads_nowhere(output):
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:

@@ -27,7 +27,7 @@ UNARY = {
     "b": ["~{a}", "{a}.double()", "{a}.long()", "{a}.sum()", "{a}.any()", "{a}.all()", "{a} * 2", "{a} & True", "{a}.sin()", "-{a}"],
 }
 BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} * {b}", "torch.maximum({a}, {b})",
-          "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=3)",
+          "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=4)",
           "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
           "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b}.sign() + 0.5)", "torch.complex({a}, {b})",
           "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "torch.cat([{a}, {a} * 2, {b}.expand_as({a})])",

@@ -261,6 +261,10 @@ FOUND = {
         with torch.no_grad(): v = x[:1]
         x.detach_()
         y = v * 2""",
+    "what_a_forward_computes_has_no_gradient_inside": """
+        x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True) * 1
+        h = x.register_hook(see('h'))
+        y = checkpoint(lambda x: grad(weigh(x * x), x, create_graph=True)[0] * x, x, use_reentrant=True)""",
     "a_running_product_along_one_element_or_of_none": """
         x = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
         g, = grad(x.cumprod(-1).sum(), x, create_graph=True)
