@@ -7,6 +7,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, count_write, wrap
+from autograd_gpu.blocks import LARGE, added
 from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import everywhere, local
@@ -18,8 +19,10 @@ NOTHING = object()                           # what a node that is not run gives
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
 
-def total(a, b):
-    """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array."""
+def total(a, b, fresh=False):
+    """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array. `fresh`: b is nobody else's, and may be it."""
+    if type(a) is _ndarray and a.size >= LARGE:
+        return added(a, b, b if fresh and a.shape == b.shape and a.dtype == b.dtype else None)
     c = a + b
     return np.asarray(c) if type(a) is _ndarray and type(c) is not _ndarray else c
 
@@ -54,9 +57,12 @@ def deliverer(task, arrive):
             if type(old) is list:
                 old[nr] = g if old[nr] is None else total(old[nr], g)
             elif n in owned:
-                old += g
+                if type(old) is not _ndarray or old.size < LARGE:
+                    old += g
+                else:
+                    added(old, g, old)
             else:
-                buffers[n] = total(old, g)
+                buffers[n] = total(old, g, not tensors and g is not grad and g.base is None)
                 if not tensors:
                     owned.add(n)
         if leaf and not left:
@@ -220,7 +226,10 @@ def accumulate(variable: Tensor, g, shared):
                                f"replaced: set .grad to None first")
         elif type(old._array) is not _ndarray or old._array.flags.writeable:
             target = old._array
-            target += g
+            if type(target) is not _ndarray or target.size < LARGE:
+                target += g
+            else:
+                added(target, g, target)
             count_write(old)
         else:
             variable._grad = wrap(_device.xp(g).asarray(old._array + g))

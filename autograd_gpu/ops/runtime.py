@@ -505,7 +505,7 @@ def bindings(op, module, soft=False):
             alone = module is not np and reader == "raw" and is_launched(formula)
             names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, bound if alone else widened(bound)
     if module is np:
-        names.update(blocked(op, names | dict(body=wide_body(op, names["body"]))))
+        names.update(blocked(op, names | dict(apart_body=wide_body(op, names["body"]) if op.wide_body else names["body"])))
     if module is not np:
         names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray, body=op.on_arrays(module))
         names.update(fused(op, _bodies_on_cuda(op, names)))
