@@ -19,7 +19,7 @@ from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.expression import HALF, NO_EXPRESSION, Symbol, Traced, Untraceable, is_number, kind_of
 
 LARGE = 1 << 18                              # elements from which on the program wins; measured
-BLOCK = 1 << 15                              # elements of a block for one thread; several take blocks of four times as many
+BLOCK = 1 << 16                              # elements of a block for one thread; several take blocks of twice as many; measured
 VALUES = 24                                  # programs of one body or formula, beyond which there is none more for certain numbers
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
 _scratch = threading.local()                 # `buffers`: this thread's, while no program uses them
@@ -28,7 +28,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 def block():
     """How many elements a block has. Threads hand the interpreter to each other between operations, which has to be rare."""
-    return BLOCK if parallel.get_num_threads() == 1 else 4 * BLOCK
+    return BLOCK if parallel.get_num_threads() == 1 else 2 * BLOCK
 
 
 class Buffers(list):
@@ -210,12 +210,13 @@ class Program(Traced):
 
     def __call__(self, *args):
         """The result for arguments of these kinds; None where their layout is not one that blocks can be cut from."""
+        shape = max([args[i].shape for i in self.arrays], key=math.prod)
+        args = [_unexpanded(a) if i in self.arrays else a for i, a in enumerate(args)]
         arrays = [args[i] for i in self.arrays]
-        shape = max([a.shape for a in arrays], key=math.prod)
         size, order, rows, flat = math.prod(shape), None, False, list(args)
         for i, a in zip(self.arrays, arrays, strict=True):
-            if a.size == 1 and a.ndim <= len(shape) or a.shape == shape and not any(a.strides):
-                flat[i] = np.broadcast_to(a[(slice(0, 1),) * a.ndim].reshape(1), (size,))
+            if a.size == 1 and a.ndim <= len(shape):
+                flat[i] = np.broadcast_to(a.reshape(1), (size,))
                 continue
             if a.shape != shape:
                 rows = True
@@ -254,11 +255,12 @@ class Program(Traced):
 
         None where that is not what `shape` says, or the arguments' layout is not one that blocks can be cut from.
         """
+        whole = max([args[i].shape for i in self.arrays], key=math.prod)
+        args = [_unexpanded(a) if i in self.arrays else a for i, a in enumerate(args)]
         arrays = [args[i] for i in self.arrays]
-        whole = max([a.shape for a in arrays], key=math.prod)
         dims = tuple([d for d, n in enumerate(whole) if d and math.prod(shape[d:]) == 1])
         if len(shape) != len(whole) or not dims or shape[:dims[0]] != whole[:dims[0]] or self.dtypes[0] not in _FLOATS or not all([
-                a.flags.c_contiguous or not any(a.strides) for a in arrays]):
+                a.flags.c_contiguous for a in arrays]):
             return None
         size, values = self._rows(whole, args, arrays)
         if not size:
@@ -281,6 +283,11 @@ class Program(Traced):
         def part(s):
             buffered(program, out[s], size if self.passes > 1 else len(out), *[a[s] for a in arrays], *numbers)
         parallel.each(part, parallel.cut(len(out), size))
+
+
+def _unexpanded(a):
+    """What was broadcast to an array: its elements that differ."""
+    return a if 0 not in a.strides else a[tuple([slice(0, 1) if not s else slice(None) for s in a.strides])]
 
 
 class InPlace(Program):
@@ -422,7 +429,7 @@ def _total(a):
             return [slice(start, stop)]
         middle = start + (stop - start) // 16 * 8                    # at a multiple of 8, as NumPy has it
         return halves(start, middle, depth - 1) + halves(middle, stop, depth - 1)
-    parts = halves(0, len(a), 4)
+    parts = halves(0, len(a), parallel.get_num_threads().bit_length())
     sums = np.empty(len(parts), a.dtype)
 
     def part(i):

@@ -36,7 +36,7 @@ def set_num_threads(threads: int, /) -> None:
     """Set how many threads work on a large array of the CPU, the calling one among them.
 
     By default as many as there are cores that this process may use, or fewer by the variables OMP_NUM_THREADS and MKL_NUM_THREADS.
-    Results are the same at any number. Matrix products are not counted here: they are BLAS's, which reads OPENBLAS_NUM_THREADS and its like.
+    Results are the same at any number. Matrix products run on BLAS's own threads: OPENBLAS_NUM_THREADS, or what your BLAS reads.
     Raises: RuntimeError for what is no positive integer. Reference: torch.set_num_threads.
     """
     global _threads                          # noqa: PLW0603

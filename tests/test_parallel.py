@@ -287,5 +287,5 @@ def test_a_forked_child_has_threads_of_its_own():
 def test_a_process_ends_while_there_are_threads():
     program = "import atexit; torch.set_num_threads(3)\n" + SOME + "atexit.register(lambda: print((x.exp() * x).sum().item() == y.item()))"
     assert in_a_process(program) == ["True"]
-    program = "import atexit; torch.set_num_threads(2); x = torch.ones(1 << 20); atexit.register(lambda: print((x.exp() + x).sum().item() > 0))"
+    program = "import atexit; torch.set_num_threads(2); x = torch.ones(1 << 20); atexit.register(lambda: print((x + x).sum().item() > 0))"
     assert in_a_process(program) == ["True"]

@@ -62,7 +62,7 @@ def _softmax_backward(grad, result, dim):
     def compute(part):
         g, y = grad[part], result[part]
         if result.ndim and dim == result.ndim - 1 and g.__class__ is _CPU:
-            inner = np.vecdot(g, y)[..., None]
+            inner = np.einsum("...i,...i->...", g, y)[..., None]    # np.vecdot holds the interpreter for up to 500 rows
         else:
             inner = np.add.reduce(np.multiply(g, y, out[part]), dim if result.ndim else None, None, None, True)
         made = np.subtract(g, inner, out[part])
