@@ -79,6 +79,19 @@ def choose(condition, x, y, out=None):
     return out
 
 
+def cleared(values, test, *operands):
+    """`values` with 0 where a comparison of `operands`, a ufunc, is true. All of one shape, or numbers; numbers of 1, 2, 4 or 8 bytes.
+
+    The comparison is written as a mask of the values' bits: there is no array of bools.
+    """
+    bits, out = _BITS[values.dtype.itemsize], np.empty_like(values)
+    mask = out.view(bits)
+    test(*operands, out=mask)
+    mask -= bits(1)
+    mask &= values.view(bits)
+    return out
+
+
 def steps(function, records) -> int | None:
     """How many operations on elements a body or formula makes, read from its code; None where it does anything else.
 

@@ -261,9 +261,11 @@ FOUND = {
         with torch.no_grad(): v = x[:1]
         x.detach_()
         y = v * 2""",
-    "a_running_product_along_one_element": """
+    "a_running_product_along_one_element_or_of_none": """
         x = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
-        g, = grad(x.cumprod(-1).sum(), x, create_graph=True)""",
+        g, = grad(x.cumprod(-1).sum(), x, create_graph=True)
+        y = torch.ones(0, 2, dtype=torch.float64, requires_grad=True)
+        h, = grad(y.cumprod(-1).sum(), y, create_graph=True)""",
     "a_real_view_of_no_elements": """
         x = torch.ones(2, 0, dtype=torch.complex128, requires_grad=True)
         y = x * 1

@@ -1,6 +1,7 @@
 """What happens to a gradient: it is added to others of its node, captured, put through hooks, accumulated in a leaf."""
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -19,12 +20,40 @@ NOTHING = object()                           # what a node that is not run gives
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
 
-def total(a, b, fresh=False):
-    """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array. `fresh`: b is nobody else's, and may be it."""
+def _references(array):
+    """How many references there are to what the caller has in a variable."""
+    return sys.getrefcount(array)
+
+
+def _references_in_a_buffer():
+    """The same for what only a buffer has beside the caller."""
+    buffers = {None: np.empty(0)}
+    old = buffers.get(None)
+    return _references(old)
+
+
+ALONE = _references_in_a_buffer()
+
+
+def _can_add(old, g):
+    """Whether a gradient can be added in the memory of another that only a buffer has."""
+    return old.base is None and old.flags.writeable and old.dtype == g.dtype
+
+
+def total(a, b):
+    """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array."""
     if type(a) is _ndarray and a.size >= LARGE:
-        return added(a, b, b if fresh and a.shape == b.shape and a.dtype == b.dtype else None)
+        return added(a, b)
     c = a + b
     return np.asarray(c) if type(a) is _ndarray and type(c) is not _ndarray else c
+
+
+def add_to(a, b):
+    """a += b, of arrays."""
+    if everywhere.large and type(a) is _ndarray and a.size >= LARGE:
+        added(a, b, a)
+    else:
+        a += b
 
 
 def deliverer(task, arrive):
@@ -57,14 +86,15 @@ def deliverer(task, arrive):
             if type(old) is list:
                 old[nr] = g if old[nr] is None else total(old[nr], g)
             elif n in owned:
-                if type(old) is not _ndarray or old.size < LARGE:
-                    old += g
-                else:
-                    added(old, g, old)
+                add_to(old, g)
+            elif tensors:
+                buffers[n] = total(old, g)
             else:
-                buffers[n] = total(old, g, not tensors and g is not grad and g.base is None)
-                if not tensors:
-                    owned.add(n)
+                owned.add(n)
+                if type(old) is _ndarray and _references(old) == ALONE and _can_add(old, g):
+                    add_to(old, g)           # nobody else has it
+                else:
+                    buffers[n] = total(old, g)
         if leaf and not left:
             arrive(task, n, buffers.pop(n), n not in owned)
     return deliver
@@ -226,10 +256,7 @@ def accumulate(variable: Tensor, g, shared):
                                f"replaced: set .grad to None first")
         elif type(old._array) is not _ndarray or old._array.flags.writeable:
             target = old._array
-            if type(target) is not _ndarray or target.size < LARGE:
-                target += g
-            else:
-                added(target, g, target)
+            add_to(target, g)
             count_write(old)
         else:
             variable._grad = wrap(_device.xp(g).asarray(old._array + g))

@@ -123,21 +123,23 @@ def _drain(task, roots):
             kind = MANY if several or rare is not None and rare.crosses else node._kind
         if kind == MANY:
             deliver_all(task, node, results, grad, deliver)
+            results = None                   # not kept while others run
             continue
         if kind == TWO:
             g, results = results
-            if results is g and not tensors and g is not grad and g is not None:
-                results = g.copy()           # no two leaves may get the same array
             n = node.n0
+            if results is g and n is not node.n1 and not tensors and g is not grad and g is not None:
+                results = g.copy()           # no two leaves may get the same array
             if n in buffers:
                 deliver(n, node.i0, g, grad)
             elif n is not None:
                 buffers[n] = g
-            g = None                         # not kept while others run
+            g = None
             n, nr = node.n1, node.i1
         else:
             n, nr = node.n0, node.i0
         if n in buffers:
             deliver(n, nr, results, grad)
+            results = None
         elif n is not None:
             buffers[n] = results             # the first for a node with one output: most get one only

@@ -7,7 +7,7 @@ import numpy as np
 
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
-from autograd_gpu.blocks import choose
+from autograd_gpu.blocks import choose, cleared
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
@@ -494,6 +494,8 @@ threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self
 @elementwise(node="ThresholdBackwardBackward0", method=False, function=False, inplace=False)
 def threshold_backward(grad_output, self, threshold: Number):
     """The gradient of threshold: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
+    if grad_output.__class__ is _CPU and grad_output.shape == self.shape:
+        return cleared(grad_output, np.less_equal, self, threshold)
     return F.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),

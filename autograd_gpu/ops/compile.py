@@ -130,7 +130,8 @@ def _apply(text, op, reader, on_cuda, together):
             text(f"apart = {' or '.join(half + large) or False}")
         else:
             if not op.accepts_none:
-                text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad)")
+                without = tuple([i for i, d in enumerate(op.differentiable) if not d])
+                text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad, {without})")
             text("apart = is_half(grad)")
         if op.arity > 2:
             text("edges = node._edge_list")

@@ -23,7 +23,7 @@ from autograd_gpu.ops.reduce import accumulator
 from autograd_gpu.ops.shape import ALL
 
 BOUND = 64 << 20                             # bytes that the unfolded input takes at most
-CACHED = 4 << 20                             # the same on the CPU, where a product is faster on what the cache still holds; measured
+CACHED = 1 << 20                             # the same on the CPU, where a product is faster on what the cache still holds; measured
 _CPU = np.ndarray                            # np in a body may be CuPy
 
 
@@ -178,14 +178,16 @@ def convolution_output(input, weight, size: Size, stride: Size, padding: Size, d
     out = np.empty(size, input.dtype)
     last = batch_last(len(input), walk, size[2:])
     for part in blocks(input, input.shape, walk, size[2:]):
-        found = F.columns(input, part, walk, last)
+        found, target = F.columns(input, part, walk, last), out[part.windows]
         tail = found.shape[len(size):]
-        found = np.matmul(matrix, found.reshape(len(found), groups, matrix.shape[2], math.prod(tail)))
-        found = found.reshape(len(found), size[1], *tail)
-        found = _turned_back(found) if last else found
-        if found.shape == size:              # one block is all
-            return np.ascontiguousarray(found)
-        out[part.windows] = found
+        windows = math.prod(tail)
+        found = found.reshape(len(found), groups, matrix.shape[2], windows)
+        if not last and target.flags.c_contiguous:
+            np.matmul(matrix, found, target.reshape(len(found), groups, matrix.shape[1], windows))
+        else:
+            found = np.matmul(matrix, found).reshape(len(found), size[1], *tail)
+            target[...] = _turned_back(found) if last else found
+        del found                            # before the next block's are made
     return out
 
 convolution_output.vjp(
@@ -212,6 +214,7 @@ def convolution_input(grad_output, weight, size: Size, stride: Size, padding: Si
         if found.shape == size and part.count == count:
             return np.ascontiguousarray(found)
         out[part.source] += found
+        del found
     return out
 
 convolution_input.vjp(
@@ -235,7 +238,10 @@ def convolution_weight(grad_output, input, size: Size, stride: Size, padding: Si
         grad = grad.reshape(len(grad), groups, out.shape[2], windows)
         found = found.reshape(len(grad), groups, out.shape[1], windows)
         out += np.add.reduce(np.matmul(found, grad.swapaxes(2, 3)), 0)       # this way round: the larger matrix first is faster
-    return np.ascontiguousarray(out.swapaxes(1, 2)).reshape(size)
+        del found
+    made = np.empty(size, input.dtype)
+    made.reshape(groups, out.shape[2], out.shape[1])[...] = out.swapaxes(1, 2)
+    return made
 
 convolution_weight.vjp(
     grad_output=lambda grad, input, grad_output_shape, stride, padding, dilation, groups:

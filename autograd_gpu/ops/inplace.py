@@ -197,7 +197,10 @@ def _write_direct(ufunc, t: Tensor, other) -> bool:
         return False
     if isinstance(other, Tensor):
         other = other._array
-        if type(other) is not np.ndarray or other.dtype != array.dtype or np.may_share_memory(array, other) and other is not array:
+        if type(other) is not np.ndarray or other.dtype != array.dtype:
+            return False
+        apart = other.base is None is array.base or other is array
+        if not apart and np.may_share_memory(array, other):
             return False
     elif type(other) is not float or array.dtype.kind != "f":
         return False

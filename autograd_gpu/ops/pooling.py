@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
+from autograd_gpu.blocks import BLOCK
 from autograd_gpu.ops.gather import _outside
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -18,6 +19,7 @@ from autograd_gpu.ops.reduce import accumulator
 
 _range, ALL = builtins.slice, builtins.slice(None)
 _INT32 = 2 ** 31
+_CPU = np.ndarray                            # np in a body may be CuPy
 
 
 def at_dim(d, part):
@@ -115,11 +117,14 @@ at_places.vjp(self=lambda grad, self_shape, indices, dims: F.summed_at_places(gr
 @op(method=False, function=False)
 def summed_at_places(grad_output, indices, input_sizes: Size, dims: int):
     """Zeros but for the elements that at_places takes, which get the sum of what arrives for them."""
-    made = np.zeros(_flat(input_sizes, dims), grad_output.dtype)
+    made = np.zeros(input_sizes, grad_output.dtype)
     if indices.size:
-        flat = _flat(indices.shape, dims)
-        F.accumulate_along("max_pool", made, 1, indices.reshape(flat), grad_output.reshape(flat))
-    return made.reshape(input_sizes)
+        planes, size = _flat(indices.shape, dims)
+        indices, grad, out = indices.reshape(planes, size), grad_output.reshape(planes, size), made.reshape(_flat(input_sizes, dims))
+        step = planes if made.__class__ is not _CPU else max(1, BLOCK // size)           # there each place takes memory on the way
+        for i in range(0, planes, step):
+            F.accumulate_along("max_pool", out[i:i + step], 1, indices[i:i + step], grad[i:i + step])
+    return made
 
 summed_at_places.vjp(grad_output=lambda grad, indices, dims: F.at_places(grad, indices, dims))
 

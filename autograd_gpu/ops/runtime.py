@@ -349,18 +349,19 @@ def is_half(grads):
     return (g._array if type(g) is Tensor else g).itemsize == 2
 
 
-def materialize(node, grads):
-    """Zeros where no gradient arrived for one of several results."""
+def materialize(node, grads, without):
+    """Zeros where no gradient arrived for one of several results. `without`: the numbers of those that have no history."""
     like = next(g for g in grads if g is not None)
     zeros = _device.xp(like).zeros
-    return [zeros(*meta) if g is None else g for g, meta in zip(grads, node._result_meta, strict=True)]
+    return [zeros(*meta) if g is None and i not in without else g for i, (g, meta) in enumerate(zip(grads, node._result_meta, strict=True))]
 
 
-def materialize_tensors(node, grads):
+def materialize_tensors(node, grads, without):
     """materialize on Tensors."""
     like = next(g for g in grads if g is not None)
     zeros = _device.xp(like._array).zeros
-    return [wrap(zeros(*meta)) if g is None else g for g, meta in zip(grads, node._result_meta, strict=True)]
+    return [wrap(zeros(*meta)) if g is None and i not in without else g
+            for i, (g, meta) in enumerate(zip(grads, node._result_meta, strict=True))]
 
 
 def listed(value):

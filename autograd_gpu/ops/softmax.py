@@ -98,8 +98,11 @@ def log_softmax(self, dim: int, dtype: DType = None):
     out = np.empty(x.shape, x.dtype)
 
     def compute(part):
-        rows = np.subtract(x[part], _largest(x[part], d), out[part])
-        rows -= np.log(np.add.reduce(np.exp(rows), d, None, None, True))
+        rows, shift = out[part], _largest(x[part], d)
+        np.exp(np.subtract(x[part], shift, rows), rows)
+        total = np.log(np.add.reduce(rows, d, None, None, True))
+        np.subtract(x[part], shift, rows)    # once more: cheaper than memory for the exponentials
+        rows -= total
     each(compute, _parts(x, d))
     return out.astype(self.dtype, copy=False)
 

@@ -404,7 +404,7 @@ def cumprod_backward(grad, self, result, dim: int):
     Before a row's first zero it is the sum of grad * result from there on, divided by the element; at the zero the same sum
     with 1 in the zero's place; behind it nothing, as every later product keeps that zero.
     """
-    if not self.ndim or self.shape[dim] <= 1:
+    if self.size <= 1 or self.shape[dim] == 1:
         return grad
     if result.dtype.kind != "c":
         self = self.real
@@ -421,7 +421,7 @@ def cumprod_backward(grad, self, result, dim: int):
 @composite(method=False, function=False)
 def cumprod_backward_tensor(grad, input, result, dim):
     """cumprod_backward, recorded. With zeros it needs the products between each two elements: memory grows as the square."""
-    if not input.ndim or input.shape[dim] <= 1:                   # a constant, as in PyTorch
+    if input.numel() <= 1 or input.shape[dim] == 1:               # a constant, as in PyTorch
         return grad
     if input.is_complex() and not result.is_complex():
         input = F.real(input)
