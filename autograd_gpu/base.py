@@ -7,6 +7,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu.blocks import LARGE
 from autograd_gpu.engine.anomaly_mode import user_lines
 from autograd_gpu.engine.grad_mode import everywhere, local
+from autograd_gpu.parallel import notice_large
 
 
 class Version:
@@ -108,7 +109,7 @@ def wrap(array, new=object.__new__):
     if type(array) is _ndarray:
         t = new(Tensor)
         if not everywhere.large and array.size >= LARGE:
-            everywhere.large = True
+            notice_large()
     else:
         t = new(CudaTensor)
     t._array = array

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from autograd_gpu import parallel
-from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.expression import HALF, NO_EXPRESSION, Symbol, Traced, Untraceable, is_number, kind_of
 
 LARGE = 1 << 18                              # elements from which on the program wins; measured
@@ -355,8 +354,8 @@ class Blocked:
         return self.plain(*args, **options)
 
     def summed(self, shape, *args):
-        """The result, or its sum as the gradient of an input of that shape."""
-        if args[0].size >= LARGE:            # the gradient
+        """The gradient of an input of that shape, or one that fit() has yet to sum. The first argument is the result's gradient."""
+        if args[0].size >= LARGE and args[0].shape != shape:
             program = self._program_for(args, {})
             made = None if program is None else self._made(program.summed, shape, *args)
             if made is not None:
@@ -416,7 +415,7 @@ def reduced(function, a, dim=None, keepdim=False):
     """function.reduce(a, dim, keepdims=keepdim) of a ufunc, with the same bits, by several threads where `a` is large."""
     if a.size < LARGE:
         return function.reduce(a, dim, None, None, keepdim)
-    everywhere.large = True                  # if nobody has noticed so far: broadcasting may have made it
+    parallel.notice_large()                  # if nobody has so far: broadcasting may have made it
     if parallel.get_num_threads() == 1 or not a.flags.c_contiguous or a.dtype not in _FLOATS:
         return function.reduce(a, dim, None, None, keepdim)
     dims = normalize_axis_tuple(range(a.ndim) if dim is None else dim, a.ndim)

@@ -11,6 +11,8 @@ import threading
 
 import numpy as np
 
+from autograd_gpu.engine.grad_mode import everywhere
+
 PARTS = 4                                    # for each thread, so that one that is held up leaves the rest to the others
 _lock = threading.Lock()                     # guards `_workers`
 _workers: list[threading.Thread] = []
@@ -47,6 +49,13 @@ def set_num_threads(threads: int, /) -> None:
     if threads >= 1 << 31:
         raise ValueError(f"set_num_threads: Overflow when unpacking long: {threads} threads are too many")
     _threads = int(threads)
+    if everywhere.large:
+        notice_large()
+
+
+def notice_large():
+    """There is a large array: from now on operations look for them."""
+    everywhere.large, everywhere.shared = True, _threads > 1
 
 
 class _Job:

@@ -178,8 +178,7 @@ def _one_gradient(text, op, i, p, reader, on_cuda, loaded):
                 _load(text, op, name, reader)
         arguments = ", ".join(_argument(op, n) for n in names)
         if reader == "raw" and not on_cuda and op.arity > 1 and p in op.in_blocks:
-            text(f"if apart and grad.shape != node.{p}_shape: g{i} = wide_raw_{p}.summed(node.{p}_shape, {arguments})")
-            text(f"else: g{i} = {_formula(reader, p)}({arguments})")
+            text(f"g{i} = raw_{p}({arguments}) if not apart else wide_raw_{p}.summed(node.{p}_shape, {arguments})")
         else:
             text(f"g{i} = {_formula(reader, p)}({arguments})")
         array = f"g{i}" if reader == "raw" else f"g{i}._array"
@@ -362,8 +361,8 @@ def _run_body(text, op, on_cuda):
             for a in promoted or [f"a_{p}" for p in op.edges]:
                 text(f"if {a}.dtype is not f32 and {a}.dtype is not f64: {a} = to_float({a})")
         if op.is_elementwise and not on_cuda:
-            half = f"{first}.itemsize == 2 or " if op.wide_body else ""
-            text(f"if {half}everywhere.large and {first}.size >= LARGE: data = run_apart(apart_body, {', '.join(arguments)})")
+            odd = f"{first}.itemsize == 2 or everywhere.large" if op.wide_body else "everywhere.shared"
+            text(f"if {odd} and {first}.size >= LARGE: data = run_apart(apart_body, {', '.join(arguments)})")
             text(f"else: data = quiet_run(body, {', '.join(arguments)})")
         else:
             text(f"data = body({', '.join(arguments)})" if op.is_view else     # a view computes nothing that NumPy could warn of
@@ -384,7 +383,7 @@ def _wrap_outputs(text, op, on_cuda):
     elif op.outputs == 1:
         text("if type(data) is not nd: data = asarray(data)")
         if not (op.is_elementwise or op.is_view or on_cuda):
-            text("if not everywhere.large and data.size >= LARGE: everywhere.large = True")
+            text("if not everywhere.large and data.size >= LARGE: notice_large()")
         _new_tensor(text, "out", "data")
         if op.is_view:
             text("v = input._counter")

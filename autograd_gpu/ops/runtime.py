@@ -23,6 +23,7 @@ from autograd_gpu.ops.kernels import blocked, fused, is_launched
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.out import into
 from autograd_gpu.ops.views import inference_view, refresh, unrecorded, view_outputs
+from autograd_gpu.parallel import notice_large
 
 nd = np.ndarray
 _scalars: dict[tuple, Tensor] = {}           # Python numbers as Tensors; emptied when it is full
@@ -484,8 +485,8 @@ _COMMON = {
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
-    INFERENCE=INFERENCE, everywhere=everywhere, mark=mark, inference_view=inference_view, unrecorded=unrecorded, PRIME=PRIME,
-    NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
+    INFERENCE=INFERENCE, everywhere=everywhere, notice_large=notice_large, mark=mark, inference_view=inference_view,
+    unrecorded=unrecorded, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
