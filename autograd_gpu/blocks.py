@@ -18,16 +18,16 @@ from autograd_gpu import parallel
 from autograd_gpu.expression import HALF, NO_EXPRESSION, Symbol, Traced, Untraceable, is_number, kind_of
 
 LARGE = 1 << 18                              # elements from which on the program wins; measured
-BLOCK = 1 << 16                              # elements of a block for one thread; several take blocks of twice as many; measured
+BLOCK = 1 << 16                              # elements of a block for one thread; measured
 VALUES = 24                                  # programs of one body or formula, beyond which there is none more for certain numbers
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
 _scratch = threading.local()                 # `buffers`: this thread's, while no program uses them
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def block():
-    """How many elements a block has. Threads hand the interpreter to each other between operations, which has to be rare."""
-    return BLOCK if parallel.get_num_threads() == 1 else 2 * BLOCK
+def block(times=4):
+    """How many elements a block has; for several threads `times` as many: they wait for each other where one calls the next operation."""
+    return BLOCK if parallel.get_num_threads() == 1 else times * BLOCK
 
 
 class Buffers(list):
@@ -432,6 +432,22 @@ def reduced(function, a, dim=None, keepdim=False):
         function.reduce(a[(*before, s)], dims, None, out[(*before, s)], True)
     parallel.each(part, _cut(a, at))
     return out if keepdim else out.reshape([n for d, n in enumerate(shape) if d not in dims])
+
+
+def by_rows(function, x, dims):
+    """function(x): one or several arrays with a row for each of x, which it reduces along `dims`; large ones in blocks of rows."""
+    if type(x) is not np.ndarray or x.size < LARGE or x.ndim < 2 or 0 in dims:
+        return function(x)
+    rows = max(1, block(2) * len(x) // x.size)                           # `function` makes arrays of its own
+    like = function(x[:1])
+    made = [np.empty((len(x), *a.shape[1:]), a.dtype) for a in (like if type(like) is tuple else (like,))]
+
+    def part(s):
+        found = function(x[s])
+        for out, a in zip(made, found if type(found) is tuple else (found,), strict=True):
+            out[s] = a
+    parallel.each(part, [slice(i, i + rows) for i in range(0, len(x), rows)])
+    return tuple(made) if type(like) is tuple else made[0]
 
 
 def _total(a):

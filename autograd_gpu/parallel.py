@@ -13,7 +13,7 @@ import numpy as np
 
 from autograd_gpu.engine.grad_mode import everywhere
 
-PARTS = 4                                    # for each thread, so that one that is held up leaves the rest to the others
+PARTS = 3                                    # for each thread, so that one that is held up leaves the rest to the others
 _lock = threading.Lock()                     # guards `_workers`
 _workers: list[threading.Thread] = []
 _jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()

@@ -91,7 +91,9 @@ def rows(x, y):
     x, y = x.reshape(-1, 37), y.reshape(-1, 37)
     m = x.mean(1, keepdim=True)
     h = (x - m) / (((x - m) ** 2).mean(1, keepdim=True) + 1e-5).sqrt()
-    return h, torch.softmax(h, 1) * y, torch.log_softmax(y, -1), x.sum(0), x.sum((0, 1)), y.var(1), F.layer_norm(y, (37,)), x * y[:1]
+    statistics = x.var(1), x.std((1,), keepdim=True), y.logsumexp(1), x.norm(dim=1), y.norm(3, 1), torch.linalg.vector_norm(x, np.inf, 1)
+    return (h, torch.softmax(h, 1) * y, torch.log_softmax(y, -1), x.sum(0), x.sum((0, 1)), x * y[:1], *statistics,
+            F.layer_norm(y, (37,), y[0], x[0]))
 
 
 def along_others(x, y):
