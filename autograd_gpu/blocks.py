@@ -2,7 +2,8 @@
 
 A formula such as `grad * (1 - result) * result` on arrays makes a temporary for each of its operations, each read and written
 through main memory. Here it is traced once per dtypes (expression.py) and printed as ufunc calls with `out=` on buffers of one
-block; every ufunc does the same to each element as before, so the result has the same bits.
+block; every ufunc does the same to each element as before, so the result has the same bits. Rows of reductions are cut into blocks too.
+Several threads share the blocks (parallel.py).
 """
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Buffers(list):
 
     @functools.cached_property
     def others(self):
-        """More buffers."""
+        """Those of a program that is run for a block of another's."""
         return Buffers()
 
 

@@ -257,6 +257,20 @@ def test_arrays_are_not_kept():
     busy.join(60)
 
 
+def test_a_program_inside_of_another_has_other_buffers():
+    """As where a finaliser runs an operation on large arrays in the midst of one."""
+    seen = []
+
+    def outer(buffers):
+        a = buffers.at(0, (4,), np.dtype("f4"))
+        a[:] = 1
+        blocks.buffered(lambda inner: (seen.append(inner is not buffers), inner.at(0, (4,), a.dtype).fill(2)))
+        seen.append(a.tolist() == [1] * 4)
+    blocks.buffered(outer)
+    blocks.buffered(lambda again: seen.append(len(again) == 1))
+    assert seen == [True] * 3
+
+
 def test_numpy_stays_silent_in_workers():
     torch.set_num_threads(2)
     x = torch.full((4 * LARGE,), -1.0)
