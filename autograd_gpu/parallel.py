@@ -49,13 +49,16 @@ def set_num_threads(threads: int, /) -> None:
     if threads >= 1 << 31:
         raise ValueError(f"set_num_threads: Overflow when unpacking long: {threads} threads are too many")
     _threads = int(threads)
-    if everywhere.large:
-        notice_large()
+    everywhere.shared = everywhere.large and _threads > 1
 
 
 def notice_large():
     """There is a large array: from now on operations look for them."""
-    everywhere.large, everywhere.shared = True, _threads > 1
+    if not everywhere.large:
+        # From when it was given this back on, glibc keeps freed memory of up to 64 MB for what is made next. Else it would give each
+        # large array back to the kernel, whose clearing of new pages takes a sixth of the time of elementwise operations; measured.
+        np.empty((32 << 20) - (1 << 16), np.uint8)
+        everywhere.large, everywhere.shared = True, _threads > 1
 
 
 class _Job:
@@ -168,5 +171,5 @@ def cut(size, unit, least=1):
     parts = min(units // least, _threads * PARTS) if _threads > 1 else 1
     if parts <= 1:
         return [slice(0, size)]
-    bounds = [units * i // parts * unit for i in range(parts)] + [size]
+    bounds = [-(-units * i // parts) * unit for i in range(parts)] + [size]
     return [slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
