@@ -292,7 +292,8 @@ def test_threads_start_when_they_are_needed():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
 def test_a_forked_child_has_threads_of_its_own():
-    program = "torch.set_num_threads(3)\n" + SOME + (
+    quiet = "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\n"         # of fork beside threads, in Python 3.12
+    program = quiet + "torch.set_num_threads(3)\n" + SOME + (
         "r, w = os.pipe(); child = os.fork()\n"
         "if not child:\n"
         "    before = names(); z = (x.exp() * x).sum()\n"
