@@ -104,8 +104,7 @@ def steps(function, records) -> int | None:
         elif i.opname == "LOAD_GLOBAL":
             module = i.argval
         elif i.opname in ("LOAD_ATTR", "LOAD_METHOD") and module in ("np", "sp"):
-            total += module == "np"
-            module = None
+            total, module = total + 1, None
         elif i.opname in ("LOAD_ATTR", "LOAD_METHOD") and module == "F":
             record, module = records.get(i.argval), None
             if i.argval != "conj":
@@ -295,7 +294,7 @@ class Program(Traced):
 
         def part(s):
             buffered(program, out[s], size if self.passes > 1 else len(out), *[a[s] for a in arrays], *numbers)
-        parallel.each(part, parallel.cut(len(out), size))
+        parallel.each(part, parallel.cut(len(out), size, 1 if self.passes > 2 else 2))           # blocks worth a thread's while; measured
 
 
 def _unexpanded(a):
@@ -397,9 +396,9 @@ class Blocked:
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def _cut(a, dim=0):
-    """What cuts an array along a dimension into parts that are worth a thread's while."""
-    return parallel.cut(a.shape[dim], 1, max(16, block() * a.shape[dim] // a.size))
+def _cut(a, dim, blocks):
+    """What cuts an array along a dimension into parts of so many blocks or more, so that they are worth a thread's while; measured."""
+    return parallel.cut(a.shape[dim], 1, max(16, blocks * block() * a.shape[dim] // a.size))
 
 
 def added(a, b, out=None):
@@ -408,7 +407,7 @@ def added(a, b, out=None):
         return np.add(a, b, out)
     if out is None:
         out = np.empty_like(a, np.result_type(a, b))
-    parallel.each(lambda s: np.add(a[s], b[s], out[s]), _cut(a))
+    parallel.each(lambda s: np.add(a[s], b[s], out[s]), _cut(a, 0, 2))
     return out
 
 
@@ -422,7 +421,7 @@ def reduced(function, a, dim=None, keepdim=False):
     dims = normalize_axis_tuple(range(a.ndim) if dim is None else dim, a.ndim)
     kept = [d for d in range(a.ndim) if d not in dims and a.shape[d] > 1]
     if not kept:
-        if function is not np.add or len(dims) < a.ndim:
+        if function is not np.add or len(dims) < a.ndim or a.size < 8 * block():
             return function.reduce(a, dims, None, None, keepdim)
         return np.full((1,) * a.ndim if keepdim else (), _total(a.reshape(-1)))
     at = kept[0]                             # each thread has some of the results
@@ -431,7 +430,7 @@ def reduced(function, a, dim=None, keepdim=False):
 
     def part(s):
         function.reduce(a[(*before, s)], dims, None, out[(*before, s)], True)
-    parallel.each(part, _cut(a, at))
+    parallel.each(part, _cut(a, at, 4))
     return out if keepdim else out.reshape([n for d, n in enumerate(shape) if d not in dims])
 
 

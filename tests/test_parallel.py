@@ -70,6 +70,12 @@ def test_the_number_at_first(environment):
 
 # ------------------------------------------------------------------------------------------------------------------ the same bits
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """So many blocks that each thread gets some, also of what is shared out only in long parts."""
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 13)
+
+
 def at_each_count(function):
     """What a function returns with each number of threads, as bytes: asserted to be the same."""
     found = []
@@ -104,7 +110,7 @@ def along_others(x, y):
 @pytest.mark.parametrize(("function", "dtype"), [(elementwise, "complex64"), *itertools.product(
     [elementwise, with_numbers, rows, along_others], ["float32", "float64", "float16"])])
 @pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + 1, 3 * LARGE + 5])
-def test_results_and_gradients(function, size, dtype):
+def test_results_and_gradients(small_blocks, function, size, dtype):
     """Of sizes around that at which blocks begin, and around whole blocks."""
     rng = np.random.default_rng(0)
     size -= size % 148 if function in (rows, along_others) else 0
@@ -118,10 +124,16 @@ def test_results_and_gradients(function, size, dtype):
     at_each_count(run)
 
 
+def test_as_it_is_used():
+    """With blocks of their real size."""
+    x, y = (torch.rand(16 * blocks.BLOCK + LARGE + 7) for _ in range(2))
+    at_each_count(lambda: (*elementwise(x, y), x * y, x.sum(), x[:-7].reshape(-1, 64).softmax(1), x[:-7].reshape(-1, 64).mean(1)))
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64"])
-def test_integers(dtype):
+def test_integers(small_blocks, dtype):
     rng = np.random.default_rng(0)
-    x, y = (torch.tensor(rng.integers(0, 2 if dtype == "bool" else 100, 5 * blocks.BLOCK + LARGE).astype(dtype)) for _ in range(2))
+    x, y = (torch.tensor(rng.integers(0, 2 if dtype == "bool" else 100, 5 * LARGE // 4 + 3).astype(dtype)) for _ in range(2))
     at_each_count(lambda: (x & y, x == y, x < y, x.sum(), x.to(torch.float32), x | y, *(() if dtype == "bool" else (x * y, x + y, x - 3))))
 
 
@@ -146,7 +158,7 @@ def test_reduced_has_the_bits_of_numpy(monkeypatch, seed):
                     assert got.shape == want.shape and got.dtype == want.dtype and got.tobytes() == want.tobytes(), (shape, dim, n)
 
 
-def test_gradients_added_up():
+def test_gradients_added_up(small_blocks):
     """At a node, at a leaf, and to a .grad that is there."""
     x, g = (torch.rand(2, LARGE) for _ in range(2))
 
@@ -160,7 +172,7 @@ def test_gradients_added_up():
 
 
 @pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.Adam(p, 0.1)])
-def test_steps_of_optimizers(make):
+def test_steps_of_optimizers(small_blocks, make):
     values = [torch.rand(n) for n in (LARGE + 3, 5, 3 * blocks.BLOCK)]
 
     def run():
@@ -280,7 +292,7 @@ def test_numpy_stays_silent_in_workers():
         assert torch.isnan(x.log() * x.sqrt() / 0).all()
 
 
-SOME = "x = torch.rand(1 << 20); y = (x.exp() * x).sum(); names = lambda: [t.name for t in threading.enumerate()[1:]]\n"
+SOME = "x = torch.rand(1 << 21); y = (x.exp() * x).sum(); names = lambda: [t.name for t in threading.enumerate()[1:]]\n"
 
 
 def test_threads_start_when_they_are_needed():
@@ -305,5 +317,5 @@ def test_a_forked_child_has_threads_of_its_own():
 def test_a_process_ends_while_there_are_threads():
     program = "import atexit; torch.set_num_threads(3)\n" + SOME + "atexit.register(lambda: print((x.exp() * x).sum().item() == y.item()))"
     assert in_a_process(program) == ["True"]
-    program = "import atexit; torch.set_num_threads(2); x = torch.ones(1 << 20); atexit.register(lambda: print((x + x).sum().item() > 0))"
+    program = "import atexit; torch.set_num_threads(2); x = torch.ones(1 << 21); atexit.register(lambda: print((x + x).sum().item() > 0))"
     assert in_a_process(program) == ["True"]
