@@ -294,7 +294,8 @@ class Program(Traced):
 
         def part(s):
             buffered(program, out[s], size if self.passes > 1 else len(out), *[a[s] for a in arrays], *numbers)
-        parallel.each(part, parallel.cut(len(out), size, 1 if self.passes > 2 else 2))           # blocks worth a thread's while; measured
+        short = self.passes <= 2 and out.size < 4 * block()      # not worth another thread's while; measured, as what _cut is given
+        parallel.each(part, [slice(0, len(out))] if short else parallel.cut(len(out), size))
 
 
 def _unexpanded(a):
@@ -397,8 +398,9 @@ _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def _cut(a, dim, blocks):
-    """What cuts an array along a dimension into parts of so many blocks or more, so that they are worth a thread's while; measured."""
-    return parallel.cut(a.shape[dim], 1, max(16, blocks * block() * a.shape[dim] // a.size))
+    """What cuts an array of so many blocks or more along a dimension. A part is 16 wide at least: NumPy sums what is one wide otherwise."""
+    n = a.shape[dim]
+    return [slice(0, n)] if a.size < blocks * block() else parallel.cut(n, 1, max(16, block() * n // a.size))
 
 
 def added(a, b, out=None):
@@ -407,7 +409,7 @@ def added(a, b, out=None):
         return np.add(a, b, out)
     if out is None:
         out = np.empty_like(a, np.result_type(a, b))
-    parallel.each(lambda s: np.add(a[s], b[s], out[s]), _cut(a, 0, 2))
+    parallel.each(lambda s: np.add(a[s], b[s], out[s]), _cut(a, 0, 4))
     return out
 
 
@@ -430,7 +432,7 @@ def reduced(function, a, dim=None, keepdim=False):
 
     def part(s):
         function.reduce(a[(*before, s)], dims, None, out[(*before, s)], True)
-    parallel.each(part, _cut(a, at, 4))
+    parallel.each(part, _cut(a, at, 8))
     return out if keepdim else out.reshape([n for d, n in enumerate(shape) if d not in dims])
 
 
