@@ -9,19 +9,16 @@ from autograd_gpu.engine.anomaly_mode import user_lines
 from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.parallel import notice_large
 
+CHANGE = 1 << 40                             # what a step counts that is no write, detach_() or requires_grad_(); a write counts 1
+
 
 class Version:
-    """Counts the in-place writes to one memory; shared by every Tensor over it."""
+    """Counts the in-place writes to one memory, and changes of what its Tensors require; shared by every Tensor over it."""
 
-    __slots__ = ("count", "detached", "written_at")              # the last: in anomaly mode, the line of the last write
+    __slots__ = ("count", "written_at")      # the last: in anomaly mode, the line of the last write
 
     def __init__(self):
         self.count = 0
-        self.detached = ()                   # counts at which it took a step that is no write: detach_() or requires_grad_() (see visible)
-
-    def visible(self):
-        """What `_counter` shows: writes only."""
-        return self.count - len(self.detached)
 
 
 class _Inference(Version):
@@ -144,8 +141,7 @@ def version(t: Tensor) -> Version:
 
 def count_change(counter: Version) -> None:
     """Take a step that is no write, so that views of the memory look at their base again."""
-    counter.detached = (*counter.detached, counter.count)
-    counter.count += 1
+    counter.count += CHANGE
 
 
 def count_write(t: Tensor) -> None:

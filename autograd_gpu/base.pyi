@@ -19,8 +19,6 @@ Operand = Tensor | np.ndarray | Number
 
 class Version:
     count: builtins.int
-    detached: tuple[builtins.int, ...]
-    def visible(self) -> builtins.int: ...
 
 
 class View:

@@ -404,8 +404,8 @@ def _cut(a, dim, blocks):
 
 
 def added(a, b, out=None):
-    """a + b of a large array and another, in `out`, which may be either, by several threads if the shapes are the same."""
-    if a.shape != b.shape or not a.ndim:
+    """a + b of a large array and another, in `out`, which may be a, by several threads if the shapes are the same."""
+    if a.shape != b.shape or not a.ndim or out is not None and np.may_share_memory(out, b):
         return np.add(a, b, out)
     if out is None:
         out = np.empty_like(a, np.result_type(a, b))

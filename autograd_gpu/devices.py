@@ -297,12 +297,17 @@ def as_numpy(module):
     return _like_numpy if module is cupy and module is not None else module
 
 
-def order_of(array) -> str:
-    """The order in which a copy keeps an array's layout, as PyTorch does: its own ("K"), or C order where it was expanded."""
+def repeats(array) -> bool:
+    """Whether several elements of an array are one place in memory, as after expand."""
     for n, stride in zip(array.shape, array.strides, strict=True):
         if stride == 0 and n > 1:
-            return "C"
-    return "K"
+            return True
+    return False
+
+
+def order_of(array) -> str:
+    """The order in which a copy keeps an array's layout, as PyTorch does: its own ("K"), or C order where it was expanded."""
+    return "C" if repeats(array) else "K"
 
 
 def guard(where: Device):

@@ -7,17 +7,19 @@ autograd.grad and forward mode; `vmap` is a loop.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from autograd_gpu.autograd.functional import Drawn, basis, columns, linearized, pushed, recorded_grad
-from autograd_gpu.base import Tensor
+from autograd_gpu.autograd.functional import Drawn, basis, check_randomness, columns, linearized, pushed, recorded_grad
+from autograd_gpu.base import Tensor, version
 from autograd_gpu.engine.forward_mode import carry, seen
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled
 from autograd_gpu.engine.node import LEAF, edge_of
 from autograd_gpu.nn.modules.batchnorm import _BatchNorm
 from autograd_gpu.nn.utils.stateless import functional_call, stack_module_state
 from autograd_gpu.ops.namespace import OPS
+from autograd_gpu.tree import LEAF as ONE_LEAF
 from autograd_gpu.tree import flatten, spread, tree_map, unflatten
 
 __all__ = ["grad", "grad_and_value", "vmap", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize", "functional_call",
@@ -93,6 +95,11 @@ def _alias(t):
     return alias.requires_grad_(), False
 
 
+# The leaves that transforms have made of their arguments, by node: whether the function that was called with them is running. While it is,
+# they are what requires grad outside of the transforms in it; afterwards nobody asks for their gradient.
+_made: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
 class _Run(_Chosen):
     """A function run on some arguments, recorded with respect to those that are chosen.
 
@@ -106,8 +113,20 @@ class _Run(_Chosen):
             aliases = [_alias(t) for t in self.leaves]
             self.inputs = [t for t, _ in aliases]
             self._flows_on = {edge_of(t)[0]: flows_on for t, flows_on in aliases}
-            self.outputs = self.call_for_tensors(*self.inputs) if tensors else self.call(self.inputs)
+            leaves = [node for node, flows_on in self._flows_on.items() if not flows_on]
+            _made.update(dict.fromkeys(leaves, True))
+            try:
+                self.outputs = self.call_for_tensors(*self.inputs) if tensors else self.call(self.inputs)
+            finally:
+                _made.update(dict.fromkeys(leaves, False))
         self.tracked = self.records and any([self._reaches_out(t) for t in self.outputs if isinstance(t, Tensor)])
+
+    def check_floating(self):
+        """Raises RuntimeError for an output that has no derivative."""
+        for t in self.outputs:
+            if not (t.is_floating_point() or t.is_complex()):
+                raise RuntimeError(f"{self.what}: All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                                   f"{t.dtype}")
 
     def _reaches_out(self, t):
         """Whether a Tensor depends on what requires grad outside."""
@@ -117,7 +136,7 @@ class _Run(_Chosen):
             node = nodes.pop()
             if node in seen:
                 continue
-            if self._flows_on.get(node, node._kind == LEAF):
+            if self._flows_on.get(node, node._kind == LEAF and _made.get(node, True)):
                 return True
             seen.add(node)
             if node not in self._flows_on:   # what lies beyond an input is known
@@ -189,11 +208,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False):
     has_aux: func returns (output, aux), and aux is a third result.
     Raises: RuntimeError for an output that is no floating Tensor, or a gradient of another structure. Reference: torch.func.vjp.
     """
-    what = "vjp(f, *primals)"
-    run = _Run(what, func, primals, has_aux=has_aux)
-    for t in run.outputs:
-        if not (t.is_floating_point() or t.is_complex()):
-            raise RuntimeError(f"{what}: All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {t.dtype}")
+    run = _Run("vjp(f, *primals)", func, primals, has_aux=has_aux)
+    run.check_floating()
 
     def vjp_fn(cotangents, retain_graph=True, create_graph=None):
         leaves, structure = flatten(cotangents)
@@ -201,7 +217,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False):
             raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
                                f"cotangents: {structure}, primal output: {run.structure}")
         record = is_grad_enabled() if create_graph is None else create_graph
-        found = run.back(run.outputs, leaves, record and any([v.requires_grad for v in leaves]), retain_graph=retain_graph)
+        record = record and any([isinstance(v, Tensor) and v.requires_grad for v in leaves])
+        found = run.back(run.outputs, leaves, record, retain_graph=retain_graph)
         return unflatten(run.form, [run.given(g) for g in found])
     output, aux = run.shown()
     return (output, vjp_fn, aux) if has_aux else (output, vjp_fn)
@@ -263,6 +280,9 @@ def linearize(func: Callable, *primals: Any):
 
     def jvp_fn(*tangents):
         tangents = _check_tangents(what, primals, tangents)
+        for x, v in zip(run.leaves, tangents, strict=True):
+            if x.dtype != v.dtype:
+                raise RuntimeError(f"{what}: Expected tangents to have the dtypes of the primals, got {v.dtype} for {x.dtype}")
         found = iter(push(tangents, is_grad_enabled() and (run.tracked or any([v.requires_grad for v in tangents]))))
         made = [next(found) if t.requires_grad else None for t in run.outputs]
         return unflatten(run.structure, [run.given(OPS.zeros_like(t) if v is None else v) for t, v in zip(run.outputs, made, strict=True)])
@@ -283,6 +303,7 @@ def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
         run = _Run("jacrev", func, args, None, argnums, has_aux)
         run.check_real(flatten(args)[0], "inputs")
         run.check_real(run.outputs, "outputs")
+        run.check_floating()
         with enable_grad():
             blocks = [unflatten(run.form, [run.given(block) for block in _rows(run, out)]) for out in run.outputs]
         found = unflatten(run.structure, blocks)
@@ -329,10 +350,10 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     So it costs as many calls as there are slices. in_dims, out_dims: the dimension that is taken apart or made, or None, for all or in
     the arguments' or results' structure. randomness: random numbers are an "error", "different" for each slice, or the "same"; as errors
     they are noticed on the CPU, after the calls.
-    Raises: ValueError for in_dims, out_dims or results that do not fit. Reference: torch.func.vmap.
+    Raises: ValueError for in_dims, out_dims or results that do not fit; RuntimeError for a write to an argument that is not taken apart.
+    Reference: torch.func.vmap.
     """
-    if randomness not in ("error", "different", "same"):
-        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    check_randomness(randomness)
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
@@ -347,16 +368,19 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         if not sizes[0]:
             raise RuntimeError("vmap: the mapped dimension has size 0, so that there is nothing to stack")
         drawn = Drawn(randomness, leaves)
+        whole = [(t, version(t).visible()) for t, d in zip(leaves, dims, strict=True)
+                 if d is None and isinstance(t, Tensor) and not t.is_inference()]
         found = []
         for k in range(sizes[0]):
             with drawn.slice(k):
                 one = unflatten(form, [t if d is None else t.select(d, k) for t, d in zip(leaves, dims, strict=True)])
                 found.append(flatten(func(*one, **kwargs)))
+            if k == 0 and sizes[0] > 1 and any([version(t).visible() != count for t, count in whole]):
+                raise RuntimeError("vmap: the function wrote to an argument that is not taken apart, and would do so for each slice: let "
+                                   "it write to a clone()")
         drawn.check()
         structure = found[0][1]
-        dims = spread(out_dims, structure)
-        if dims is None:
-            raise ValueError(f"vmap: out_dims={out_dims} is not compatible with the structure of `outputs`, {structure}")
+        dims = _given_to(out_dims, structure)
         return unflatten(structure, [_stacked(column, d) for column, d in zip(zip(*[leaves for leaves, _ in found], strict=True), dims,
                                                                             strict=True)])
     return wrapper
@@ -384,6 +408,16 @@ def _taken_apart(args, in_dims):
             raise ValueError(f"vmap: Got in_dim={d} for some input, but that input is a Tensor of dimensionality {t.ndim}, so expected "
                              f"in_dim to satisfy -{t.ndim} <= in_dim < {t.ndim}.")
     return leaves, form, dims
+
+
+def _given_to(out_dims, structure):
+    """The dimension for each leaf of the function's results. Raises ValueError for out_dims that do not fit."""
+    dims = spread(out_dims[0] if structure == ONE_LEAF and isinstance(out_dims, tuple) and len(out_dims) == 1 else out_dims, structure)
+    if dims is None:
+        raise ValueError(f"vmap: out_dims={out_dims} is not compatible with the structure of `outputs`, {structure}")
+    if any([d is not None and not isinstance(d, int) for d in dims]):
+        raise ValueError(f"vmap: out_dims={out_dims}: each has to be an int or None")
+    return dims
 
 
 def _stacked(column, dim):

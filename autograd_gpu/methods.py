@@ -11,9 +11,10 @@ from autograd_gpu import dtypes as _dtype
 from autograd_gpu import ops as _ops  # noqa: F401 - fills the registry
 from autograd_gpu import text as _text
 from autograd_gpu.backward import backward as _autograd_backward
-from autograd_gpu.base import INFERENCE, CudaTensor, LeafView, Tensor, View, count_change, uncounted, version, wrap
+from autograd_gpu.base import CHANGE, INFERENCE, CudaTensor, LeafView, Tensor, View, count_change, uncounted, version, wrap
 from autograd_gpu.engine import hooks as _hooks
-from autograd_gpu.engine.grad_mode import local
+from autograd_gpu.engine.forward_mode import forget
+from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.inside import Dependent
 from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.ops import creation as _creation
@@ -110,7 +111,7 @@ def _version(self) -> int:
     """How many in-place writes this tensor's memory has seen. Raises RuntimeError for an inference tensor."""
     if self._counter is INFERENCE:
         raise RuntimeError("Inference tensors do not track version counter: clone() it outside of inference mode to have one that does")
-    return 0 if self._counter is None else self._counter.visible()
+    return 0 if self._counter is None else self._counter.count % CHANGE
 
 
 @attribute
@@ -290,7 +291,7 @@ def detach(self):
 
 @method
 def detach_(self):
-    """Take this tensor out of the graph that made it; returns it. In inference mode it changes nothing.
+    """Take this tensor out of the graph that made it, without its tangent; returns it. In inference mode it changes nothing.
 
     Raises: RuntimeError for a view, whose base keeps its history. Reference: torch.Tensor.detach_.
     """
@@ -301,6 +302,8 @@ def detach_(self):
     if self._node is not None or self._requires and self._counter is not None:
         count_change(version(self))
     self._node, self._nr, self._requires = None, 0, False
+    if everywhere.levels:
+        forget(self)
     return self
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 class Structure(NamedTuple):
     """What a nested value is built of: a container's type, its keys if it is a dictionary, and what it contains; a leaf has no type."""
 
-    kind: type | None
+    kind: Any
     keys: tuple | None
     parts: tuple[Structure, ...]
 
@@ -20,7 +20,7 @@ class Structure(NamedTuple):
         values = [part.fill(leaves) for part in self.parts]
         if self.keys is not None:
             return self.kind(zip(self.keys, values, strict=True))
-        return self.kind(*values) if hasattr(self.kind, "_fields") else self.kind(values)
+        return self.kind._make(values) if hasattr(self.kind, "_fields") else self.kind(values)
 
     @property
     def leaves(self) -> int:

@@ -148,7 +148,7 @@ def method_text(name, parts, returns):
 
 def tensor_stub():
     """base.pyi: Tensor with everything that methods.py gives it."""
-    lines = ["", "", "class Version:", "    count: int", "    detached: tuple[int, ...]", "    def visible(self) -> int: ...", "", "",
+    lines = ["", "", "class Version:", "    count: int", "", "",
              "class View:", "    base: Tensor", "    steps: tuple[Any, ...]", "    seen: int", "", "", "class Tensor:"]
     lines += [f"    {slot}: Any" for slot in Tensor.__slots__ if slot != "__weakref__"]
     body = {}

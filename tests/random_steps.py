@@ -1,15 +1,13 @@
-"""The steps of random programs: their templates, the names they use, and what draws them to fit the tensors that there are."""
+"""The steps of random programs: their templates, and what draws them to fit the tensors that there are."""
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import random
 
-import autograd_gpu
-
 SHAPES = [(), (1,), (3,), (3,), (4,), (2, 3), (2, 3), (3, 2), (2, 1), (1, 3), (3, 3), (2, 3, 2), (0,), (2, 0)]
 LARGE = 1e4                                  # values past this, infinite and NaN are rarely used further: they say little
+LARGE32 = 100                                # where there are numbers of single precision, of which a cosine, say, has no digits left
 
 UNARY = {
     "f": ["{a}.sin()", "{a}.cos()", "{a}.tanh()", "{a}.sigmoid()", "({a} * 0.5).exp()", "-{a}", "{a} * 0.5", "{a} + 1", "1 - {a}",
@@ -32,7 +30,8 @@ BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} *
           "{a}.where({b} > 0, {b})", "torch.atan2({a}, {b} * {b} + 1)", "torch.add({a}, {b}, alpha=2)", "{a}.sub({b}, alpha=3)",
           "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
           "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b}.sign() + 0.5)", "torch.complex({a}, {b})",
-          "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "{a}.fmod({b} * {b} + 1)"]
+          "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "torch.cat([{a}, {a} * 2, {b}.expand_as({a})])",
+          "{a}.fmod({b} * {b} + 1)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
           "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]
@@ -43,7 +42,8 @@ VIEW = ["{a}.view(-1)", "{a}.reshape(-1)", "{a}.t()", "{a}.transpose(0, -1)", "{
         "{a}.permute(tuple(reversed(range({a}.ndim))))", "{a}.view({a}.shape)", "{a}.view_as({a})", "{a}.expand_as({a})",
         "{a}.reshape({a}.shape)", "{a}.expand({a}.shape)", "{a}[...]", "{a}[:, None]", "{a}[1:][:1]", "{a}.view(3, -1)",
         "{a}.view(-1, 2)", "{a}.reshape(-1, 2)", "{a}.diagonal(1)", "{a}.unbind()[0]", "{a}.split(1)[-1]", "{a}.real", "{a}.positive()",
-        "{a}.broadcast_to((2, *{a}.shape))", "{a}.view({a}.dtype)", "{a}.narrow(-1, 0, 1)"]
+        "{a}.broadcast_to((2, *{a}.shape))", "{a}.view({a}.dtype)", "{a}.narrow(-1, 0, 1)",
+        "{a}.contiguous().as_strided((({a}.numel() + 1) // 2,), (2,))"]
 VIEWS = ["{n}, {m} = {a}.split(1)[:2]", "{n}, {m} = {a}.unbind(0)[:2]", "{n}, {m} = {a}.chunk(2)", "{n}, {m} = {a}.unbind(-1)[-2:]",
          "{n}, {m} = {a}.max({d})", "{n}, {m} = {a}.min({d})", "{n}, {m} = {a}.tensor_split(2)", "{n}, {m} = {a}.split([1, 1])",
          "{n}, {m} = {a}.aminmax()", "{n}, {m} = {a}[:2]"]
@@ -68,7 +68,8 @@ WRITE_FROM = ["{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mu
               "{a}.t().add_({b})", "{a}.index_add_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())", "{a}[[0, 1]] = {b}",
               "{a}.masked_scatter_({a} > 0, {b})", "{a}.index_copy_(0, torch.tensor([0]), {b}.expand_as({a})[:1].clone())",
               "{a}.scatter_(0, torch.zeros_like({a}[:1], dtype=torch.int64), {b}.expand_as({a})[:1])", "{a}.data.copy_({b})",
-              "{a}.data = {b}.detach().expand_as({a}).clone().to({a}.dtype)", "{a}.atan2_({b} * {b} + 1)"]
+              "{a}.data = {b}.detach().expand_as({a}).clone().to({a}.dtype)", "{a}.atan2_({b} * {b} + 1)", "{a}[1:] = {b}[0]",
+              "{a}.detach().add_({b})", "{a}.copy_(unpack_dual({b}).primal)"]
 FLAGS = ["{a}.detach_()", "{a}.requires_grad_()", "{a}.requires_grad_(False)", "{a}.requires_grad = True", "{a}.retain_grad()",
          "{a}.retain_grad()", "{a}.retain_grad()", "{a}.grad = None", "{a}.grad = torch.ones_like({a}).detach()", "{a}.grad.zero_()",
          "{n} = {a}.grad", "{a}.grad += 1", "{n} = copy.deepcopy({a})", "{n} = {a}.detach().clone().requires_grad_()", "{n} = {a}.data",
@@ -84,8 +85,35 @@ HOOKS = ["{h} = {a}.register_hook(see('{h}'))", "{h} = {a}.register_hook(scale('
 FUNCTIONS = ["{n} = Square.apply({a})", "{n} = Tanh.apply({a})", "{n} = Dirty.apply({a})", "{n} = Same.apply({a})",
              "{n} = Flat.apply({a})", "{n}, {m}, {o} = Two.apply({a}, {b})", "{n}, {m} = Half.apply({a}, {b})", "Dirty.apply({a})",
              "{n} = Dirty.apply({a}.view(-1))"]
+CHECKPOINTS = ["{n} = checkpoint(lambda x: {f}, {a}, use_reentrant={r})", "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False)",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=True)",
+               "{n} = checkpoint(lambda x: checkpoint(lambda x: {f}, x.sin(), use_reentrant={s}) * x, {a}, use_reentrant={r})",
+               "{n} = checkpoint(lambda x: checkpoint(lambda x: {f}, x, use_reentrant={s}), {a} * 2, use_reentrant={r})",
+               "{n}, {m} = checkpoint(lambda x, y: (x.sin() * y, y.exp()), {a}, {b}, use_reentrant={r})",
+               "{n}, {m} = checkpoint(lambda x, y: (({f}) * y, y.detach()), {a}, {b}, use_reentrant={r})",
+               "{n} = checkpoint(lambda x, y, k: ({f}) * k + y * y, {a}, {b}, 3, use_reentrant={r}, preserve_rng_state=False)",
+               "{n} = checkpoint(lambda x, k: ({f}) * k, {a}, k=2.0, use_reentrant=False)",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, early_stop=False)",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, determinism_check='none')",
+               "{n} = checkpoint_sequential([lambda x: {f}, torch.tanh, Square.apply], 2, {a}, use_reentrant={r})",
+               "{n} = checkpoint(lambda x: {f}, {a}, use_reentrant=False, context_fn=lambda: (torch.enable_grad(), saving('copy')))"]
+CHECKPOINTED = ["x.sin() * x", "x.sin().exp()", "x * x", "x.sin() * {b}", "({b} * x).tanh()", "x.sin().mul_(2).cos()",
+                "x.clone().mul_(2) * x", "x.detach() * x", "Square.apply(x)", "Tanh.apply(x) * x", "Half.apply(x, x.sin())[0]",
+                "Two.apply(x, {b})[0]", "watch('{h}', x.sin()).sin() * x", "watch('{h}', x) * x", "noted('{h}', x).sin()", "x",
+                "x.view(-1)", "x[:1] * x[:1]", "x.mul_(2).sin()", "{b}.mul_(2) * x", "x.detach_() * x",
+                "grad(weigh(x * x), x, create_graph=True)[0] * x", "x.relu().softmax(-1)", "torch.where(x > 0, x.sin(), x * x)",
+                "x.double() * x", "x.unsqueeze(0).exp()", "2.0", "{b} * {b}"]
+FORWARD = ["{n} = make_dual({a}, direction({a}, {i}))", "{n} = make_dual({a}, direction({a}, {i}))",
+           "{n} = make_dual({a}, direction({a}, 2))", "{a} = make_dual({a}, direction({a}, {i}))",
+           "{n} = make_dual({a}.detach().clone(), direction({a}, {i}))", "{n} = make_dual({a}.clone(), direction({a}, {i}), level=0)",
+           "{n} = make_dual({a}, {b}.clone())", "{n} = make_dual({a}, {b}.sum().expand_as({a}))",
+           "{m} = direction({a}, {i}).requires_grad_(); {n} = make_dual({a}, {m} * 1)", "{n} = make_dual({a}, tangent({b}) + {a})",
+           "{n} = unpack_dual({a}).primal", "{n} = unpack_dual({a}).primal", "{n} = tangent({a})", "{n} = tangent({a})",
+           "{n} = tangent({a})", "make_dual({a}, direction({a}, 1)[None])", "make_dual({a}, direction({a}, 1).float())",
+           "make_dual({a}.detach() > 0, direction({a}, 1))", "exit_dual_level(level=1)", "enter_dual_level()"]
 BLOCKS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)",
-          "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')"]
+          "torch.inference_mode()", "torch.inference_mode(False)", "saving('copy')", "saving('copy')", "saving('same')", "save_on_cpu()",
+          "save_on_cpu(pin_memory=True)", "disable_saved_tensors_hooks('none')"]
 BACKWARD = ["weigh({a}).backward()", "weigh({a}).backward()", "weigh({a}, {b}).backward()", "{a}.sum().backward()", "{a}.backward()",
             "weigh({a}).backward(retain_graph=True)", "{a}.backward(torch.ones_like({a}))", "weigh({a}).backward(inputs=[{b}])",
             "weigh({a}).backward(inputs=[{b}, {a}], retain_graph=True)", "torch.autograd.backward([weigh({a}), weigh({b})])",
@@ -101,165 +129,6 @@ OPTIONS = ["", "allow_unused=True", "allow_unused=True", "materialize_grads=True
            "create_graph=True, materialize_grads=True", "create_graph=True, retain_graph=False, allow_unused=True"]
 
 
-def array_of(t):
-    """A tensor's values; the memory, where that holds them as they are."""
-    if isinstance(t, autograd_gpu.Tensor):
-        return t._array
-    return t.numpy(force=True)
-
-
-# ------------------------------------------------------------------------------------------------ what programs call by name
-
-def tools(torch):
-    """The names that steps use, for one of the two packages."""
-    seen = []                                # (label, gradients) of each call of a hook
-    old_grads = []                           # .grad of the tensors before the step
-    ours = torch is autograd_gpu
-
-    def told(x):
-        if isinstance(x, tuple):
-            return [told(y) for y in x]
-        return x if x is None else (array_of(x).copy(), x.requires_grad)
-
-    def see(label):
-        """A hook that returns nothing, of a tensor or a node."""
-        return lambda *grads: seen.append((label, told(grads)))
-
-    def scale(label, k):
-        """A tensor's hook that returns a new gradient."""
-        return lambda g: (seen.append((label, told(g))), g * k)[1]
-
-    def edit(label, k):
-        """A tensor's hook that writes to the gradient it is given."""
-        def hook(g):
-            seen.append((label, told(g)))
-            if ours:
-                g.mul_(k)
-                return None
-            return g.clone().mul_(k)         # rule 4
-        return hook
-
-    def edit_grad(label):
-        """A hook after accumulation that writes to .grad."""
-        def hook(t):
-            seen.append((label, None if t.grad is None else told(t.grad)))
-            if t.grad is not None:
-                with torch.no_grad():
-                    if not ours and not any(t.grad is g for g in old_grads):             # made by this backward: rule 4
-                        t.grad.data = t.grad.data.clone()
-                    t.grad.mul_(2)
-        return hook
-
-    def scale_inputs(label):
-        """A node's hook that returns other gradients of its inputs."""
-        return lambda ins, outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 2 for g in ins))[1]
-
-    def scale_outputs(label):
-        """A node's prehook that returns other gradients."""
-        return lambda outs: (seen.append((label, told(outs))), tuple(None if g is None else g * 3 for g in outs))[1]
-
-    def weigh(*tensors):
-        """A scalar that each element has another share in."""
-        total = 0
-        for i, t in enumerate(tensors):
-            w = torch.arange(1, t.numel() + 1, dtype=torch.float64).reshape(t.shape) * 0.25 + i
-            product = (t * w).sum()
-            total = total + (product.real if product.is_complex() else product)
-        return total
-
-    def saving(how):
-        """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""
-        pack = {"same": lambda t: t, "copy": lambda t: t.detach().clone()}[how]
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
-
-    def grad(*args, **options):
-        """autograd.grad, as tensors that nobody else has."""
-        return tuple(None if g is None else g.clone() for g in torch.autograd.grad(*args, **options))      # rule 8
-
-    Function = torch.autograd.Function
-
-    class Square(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            x, = ctx.saved_tensors
-            return 2 * g * x.conj()
-
-    class Tanh(Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = x.tanh()
-            ctx.save_for_backward(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, g):
-            y, = ctx.saved_tensors
-            return g * (1 - y * y).conj()
-
-    class Dirty(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.mark_dirty(x)
-            return x.mul_(3)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 3
-
-    class Same(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
-    class Flat(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.shape = x.shape
-            return x.view(-1)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g.reshape(ctx.shape) * 2
-
-    class Two(Function):
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.save_for_backward(x, y)
-            count = (x * 0 + 1).detach()
-            ctx.mark_non_differentiable(count)
-            return x * y, count, x + 2 * y
-
-        @staticmethod
-        def backward(ctx, g, _, h):
-            x, y = ctx.saved_tensors
-            return (g * y.conj() + h).sum_to_size(x.shape), (g * x.conj() + 2 * h).sum_to_size(y.shape)
-
-    class Half(Function):
-        """Gives no zeros, and no gradient to its second input."""
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.set_materialize_grads(False)
-            return x * 0.5, y.clone()
-
-        @staticmethod
-        def backward(ctx, g, h):
-            seen.append(("Half", told((g, h))))
-            return None if g is None else g * 0.5, None
-
-    made = (seen, see, scale, edit, edit_grad, scale_inputs, scale_outputs, weigh, saving, grad, Square, Tanh, Dirty, Same, Flat, Two, Half)
-    names = {getattr(f, "__name__", "seen"): f for f in made}
-    return dict(names, old_grads=old_grads, torch=torch, copy=copy)
-
-
 # ----------------------------------------------------------------------------------------------------------- drawing
 
 class Draw:
@@ -272,10 +141,13 @@ class Draw:
         self.count = 0
         self.blocks = ()
         self.blocks_made = 0
+        self.large = LARGE
         self.tamed = []                      # names of tensors whose values say something
+        self.duals = []                      # names of those with a tangent
         self.always_look = self.rng.random() < 0.7
         self.features = {name: self.rng.choice([0, 1, 1, 2]) for name in ("write", "hook", "block", "double", "complex", "other",
-                                                                             "float32")}
+                                                                             "float32", "checkpoint")}
+        self.features["forward"] = self.rng.choice([0, 0, 1, 2])
 
     def new(self, letter="t"):
         """A name not used as yet."""
@@ -287,10 +159,20 @@ class Draw:
         return [n for n, t in self.names.items() if isinstance(t, self.torch.Tensor)]
 
     def tame(self, t):
-        """Whether a tensor's values say something."""
-        with self.torch.no_grad():
-            values = t.detach().abs() if t.dtype != self.torch.bool else t
-            return t.numel() <= 40 and (t.numel() == 0 or bool((values < LARGE).all()))
+        """Whether a tensor's values, and its tangent's, say something."""
+        def small(t):
+            return t.numel() == 0 or bool((t.detach().abs() < self.large).all())
+        if t.numel() > 40 or t.dtype == self.torch.bool:
+            return t.numel() <= 40
+        tangent = self.tangent(t)
+        return small(t) and (tangent is None or small(tangent))
+
+    def tangent(self, t):
+        """A tensor's tangent, or None."""
+        try:
+            return self.names["unpack_dual"](t).tangent if self.in_level() else None
+        except RuntimeError:                 # a view without a history
+            return None
 
     def chosen(self, fits):
         """The names of the tensors that something is true of."""
@@ -306,6 +188,8 @@ class Draw:
         found = self.chosen(fits)
         if not found:
             return "missing"
+        if self.rng.random() < 0.6:
+            found = [n for n in found if n in self.duals] or found
         return self.rng.choice(found[-5:] if self.rng.random() < 0.6 else found)
 
     def floating(self, t):
@@ -328,18 +212,24 @@ class Draw:
         """Whether the next step is in inference mode."""
         return any("inference_mode()" in text for _, text in self.blocks)
 
+    def in_level(self):
+        """Whether the next step is in a dual level."""
+        return any(text == "dual_level()" for _, text in self.blocks)
+
     def fill(self, template, a, b=""):
         """A template with its names filled in."""
         t = self.names.get(a)
         ndim = t.ndim if t is not None else 0
         if t is not None and (not t.numel() and "[0" in template or not ndim and "> 0]" in template):
             return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty or 0-d
-        aliases = t is not None and t.is_inference() and any(word in template for word in ("detach", ".data", "dtype"))
+        inferred = any(self.names[n].is_inference() for n in (a, b) if n in self.names)
+        aliases = inferred and any(word in template for word in ("detach", ".data", "dtype"))
         if aliases or self.inferring() and ".data =" in template:
             return self.leaf().partition(" = ")[2]               # rule 12
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
                                g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
-                               i=self.rng.randrange(2), options=self.rng.choice(OPTIONS))
+                               i=self.rng.randrange(2), r=self.rng.random() < 0.3, s=self.rng.random() < 0.2,
+                               options=self.rng.choice(OPTIONS))
 
     # ------------------------------------------------------------------------------------------------------- kinds of steps
 
@@ -367,10 +257,14 @@ class Draw:
 
     def binary(self):
         a = self.pick(self.floating)
-        return f"{self.new()} = " + self.fill(self.rng.choice(BINARY), a, self.partner(a))
+        b = self.partner(a)
+        barred = "** {b}" if self.in_level() and self.kind(a) != self.kind(b) else "none"             # rule 26
+        return f"{self.new()} = " + self.fill(self.rng.choice([f for f in BINARY if barred not in f]), a, b)
 
     def reduce(self):
-        return f"{self.new()} = " + self.fill(self.rng.choice(REDUCE), self.pick(lambda t: t.numel() or not t.is_complex()))       # rule 14
+        a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
+        barred = "logsumexp" if a in self.duals and not self.names[a].numel() else "none"           # rule 23
+        return f"{self.new()} = " + self.fill(self.rng.choice([r for r in REDUCE if barred not in r]), a)
 
     def view(self):
         return f"{self.new()} = " + self.fill(self.rng.choice(VIEW), self.pick())
@@ -398,25 +292,29 @@ class Draw:
 
     def write(self):
         a = self.pick(lambda t: (not t.is_leaf or not t.requires_grad or self.rng.random() < 0.15) and not self.folded(t))
-        if a not in self.names or any("'same'" in text for _, text in self.blocks):                # rule 5
+        if a not in self.names or any(text in ("saving('same')", "save_on_cpu()") for _, text in self.blocks):         # rule 5
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
-        barred = () if a in self.chosen(lambda t: t.is_leaf) else (".data.", ".data =")            # rule 3
+        barred = () if a in self.chosen(lambda t: t.is_leaf and not t.is_complex()) else (".data.", ".data =")         # rules 3, 13
         barred += ("sqrt_",) if self.names[a].is_complex() else ()             # rule 18
         write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:
             return self.fill(self.rng.choice(write), a)
         b = self.partner(a)
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
-            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b else write), a, b)         # rule 7
+            return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
+        if b in self.duals and self.names[b].dtype != self.names[a].dtype:                   # rule 24
+            write_from = [w for w in write_from if "a}.copy_(" not in w]
         return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
         a = self.pick()
         tensors = [t for t in self.names.values() if hasattr(t, "_base")]
         unnamed = a in self.names and any(t.is_inference() for t in tensors) and not any(t is self.names[a]._base for t in tensors)
-        return self.fill(self.rng.choice([f for f in FLAGS if not (unnamed and "._base" in f)]), a)         # rule 17
+        barred = ("._base",) if unnamed else ()                                # rule 17
+        barred += ("float64).copy_",) if a in self.duals and self.names[a].dtype != self.torch.float64 else ()           # rule 24
+        return self.fill(self.rng.choice([f for f in FLAGS if not any(x in f for x in barred)]), a)
 
     def hook(self):
         if self.rng.random() < 0.15:
@@ -429,6 +327,18 @@ class Draw:
     def function(self):
         a = self.pick(lambda t: self.floating(t) and not self.folded(t))
         return self.fill(self.rng.choice(FUNCTIONS), a, self.partner(a))
+
+    def checkpoint(self):
+        a = self.pick(self.floating)
+        b = self.partner(a)
+        inner = self.fill(self.rng.choice(CHECKPOINTED), a, b)
+        return self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
+
+    def forward(self):
+        a = self.pick(lambda t: self.floating(t) and not t.is_inference())             # rule 12
+        x = self.names.get(a)
+        return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: t is not x and x is not None and t.dtype == x.dtype
+                                                                and t.shape == x.shape))
 
     def differentiable(self, t):
         return t.requires_grad and (t.grad_fn is not None or self.rng.random() < 0.1)
@@ -443,20 +353,30 @@ class Draw:
 
     # --------------------------------------------------------------------------------------------------------------- a step
 
+    def enter(self, block):
+        self.blocks_made += 1
+        self.blocks += ((self.blocks_made, block),)
+
     def step(self):
         """(text, blocks, whether to look) of the next step."""
         rng, f = self.rng, self.features
+        single = {self.torch.float32, self.torch.complex64} & {self.names[n].dtype for n in self.tensors()}
+        self.large = LARGE32 if single else LARGE
         self.tamed = [n for n in self.tensors() if self.tame(self.names[n])]
-        if self.blocks and rng.random() < 0.3:
+        self.duals = self.chosen(lambda t: self.tangent(t) is not None)
+        levels = sum(text == "dual_level()" for _, text in self.blocks)
+        if self.blocks and rng.random() < (0.3 if self.blocks[-1][1] != "dual_level()" else 0.05 if levels == 1 else 1):
             self.blocks = self.blocks[:-1]
         elif f["block"] and len(self.blocks) < 2 and rng.random() < 0.05 * f["block"]:
-            self.blocks_made += 1
-            self.blocks += ((self.blocks_made, rng.choice(BLOCKS)),)
+            self.enter(rng.choice(BLOCKS))
+        elif rng.random() < (0.005 if levels else 0.15) * f["forward"]:
+            self.enter("dual_level()")
         if len(self.tensors()) < 2:
             text = self.leaf()
         else:
             kinds = {self.leaf: 2, self.unary: 5, self.binary: 4, self.reduce: 2, self.view: 6, self.views: 1.5, self.index: 2,
                      self.matmul: 1, self.write: 4 * f["write"], self.flag: 2, self.hook: 1.5 * f["hook"], self.function: 1,
-                     self.backward: 2.5, self.grad: 1 * f["double"]}
+                     self.backward: 2.5, self.grad: 1 * f["double"], self.checkpoint: 1.5 * f["checkpoint"],
+                     self.forward: self.in_level() and (4 if self.duals else 40)}
             text = rng.choices(list(kinds), list(kinds.values()))[0]()
         return text, self.blocks, self.always_look or rng.random() < 0.25

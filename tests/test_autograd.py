@@ -38,6 +38,16 @@ def test_grads_never_alias():
     assert b.grad.tolist() == given.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("expanded", [lambda side: side.zeros(()).expand(3), lambda side: side.zeros(2, 1).expand(2, 3)[0]])
+def test_a_grad_whose_elements_share_memory_is_not_added_to(expanded, oracle):
+    for side in (torch, oracle):
+        x = side.ones(3, requires_grad=True)
+        x.grad = expanded(side)
+        with pytest.raises(RuntimeError, match="more than one element .* refers to a single memory location"):
+            (x * side.tensor([1.0, 2.0, 3.0])).sum().backward()
+        assert x.grad.tolist() == [0.0] * 3
+
+
 def test_captured_gradients_never_alias():
     a = leaf(1.0, 2.0)
     h = a * 1.0
@@ -122,6 +132,14 @@ def test_a_pack_hook_may_not_edit_its_input():
     with pytest.raises(RuntimeError, match="modifying its input in place"):
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().mul_(2.0), lambda t: t):
             h * h
+
+
+def test_a_pack_hook_may_make_its_input_a_leaf():
+    a = leaf(1.0, 2.0)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().requires_grad_(), lambda t: t):
+        y = a * a.exp()
+    y.sum().backward()
+    np.testing.assert_allclose(a.grad, [2 * np.e, 3 * np.e ** 2], rtol=1e-6)
 
 
 def test_unpacked_values_carry_their_history():

@@ -167,6 +167,24 @@ def an_input_written_to_afterwards(torch):
 
 
 @program
+def an_input_detached_afterwards(torch):
+    found = []
+    for detached in ("afterwards", "inside"):
+        for packs in (False, True):
+            x, w = leaf(torch), leaf(torch, 1.5, 2.5)
+            y = x * 2
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t) if packs else torch.enable_grad():
+                z = call(torch, lambda a, b, detached=detached: (a.detach_() if detached == "inside" else a) * b, y, w)
+            if detached == "afterwards":
+                y.detach_()
+            try:
+                found.append(rounded(*torch.autograd.grad(z.sum(), w)))
+            except RuntimeError as error:
+                found.append([type(error).__name__, "detached in-place" in str(error)])
+    return found
+
+
+@program
 def writing_inside(torch):
     x = leaf(torch)
 

@@ -14,6 +14,7 @@ import pytest
 import autograd_gpu
 from autograd_gpu.autograd import forward_ad
 from autograd_gpu.engine import forward_mode
+from autograd_gpu.engine.grad_mode import everywhere, local
 from tests.duals import Api, beside, raised
 
 PROGRAMS = []
@@ -67,7 +68,11 @@ def a_dual_is_a_view_with_a_tangent(api):
             d = api.dual(x, t)
             primal, tangent = api.fw.unpack_dual(d)
             found += [d, tangent, d._base is x, primal._base is x, primal is x, d.requires_grad, primal.requires_grad, d.is_leaf, api.of(x),
-                      api.of(primal), tangent.data_ptr() == t.data_ptr(), d.grad_fn and d.grad_fn.name(), type(primal) is type(x)]
+                      api.of(primal), tangent.data_ptr() == t.data_ptr(), *[u.grad_fn and u.grad_fn.name() for u in (d, primal)],
+                      type(primal) is type(x)]
+        flat = api.dual(api.tensor(3)[:, None], t := api.tensor(3).as_strided((3, 1), (1, 5)))
+        found.append(api.of(flat).data_ptr() == t.data_ptr())
+        t = api.tensor(2, 2, turn=3)
         other = api.dual(x, t.t())           # laid out otherwise: a copy
         found += [api.of(other), api.of(other).stride(), api.of(other).data_ptr() == t.data_ptr()]
         wide = api.dual(api.tensor(2, dtype="float32"), api.tensor(2))
@@ -224,7 +229,9 @@ def modes(api):
         with torch.no_grad():
             found = [of(d * 2), of(d[0]), (d * 2).requires_grad]
         with torch.inference_mode():
-            z = d * 2
+            z, i = d * 2, torch.ones(2, dtype=torch.float64)
+            duals = [api.dual(i, i), api.dual(d, i), api.dual(api.tensor(2, grad=True), api.tensor(3))]
+        found += [(of(t), t.requires_grad, t.is_inference(), of(t * 2)) for t in duals]
         found += [of(z), of(d.detach()), of(d.data), of(d.detach() * d), of(copy.copy(d)), of(torch.as_tensor(d))]
         with api.fw._set_fwd_grad_enabled(False):
             z, v, off = d * 2, d[:1], api.fw._is_fwd_grad_enabled()
@@ -238,6 +245,50 @@ def modes(api):
         for f in (lambda: d // 2, lambda: torch.heaviside(d, d.detach()), lambda: 2 % d):
             names.append(raised(f))
         return [*found, names]
+
+
+@program
+def the_sign_of_a_complex_zero_stays(api):
+    with api.level():
+        d = api.dual(api.torch.tensor([0j, 1 + 1j]), api.torch.tensor([1 + 2j, 1 + 2j]))
+        return [d.sgn(), api.of(d.sgn())]
+
+
+@program
+def duals_of_a_level_before(api):
+    found = []
+    for kept in ("dual", "primal"):
+        base = api.tensor(2, 3)
+        with api.level():
+            d = api.dual(base[0], api.tensor(3))
+            d = d if kept == "dual" else api.fw.unpack_dual(d).primal
+        for written in (base, base[0], d, d[:2]):
+            with api.level():
+                part, whole = d[:1], d[:]
+                found += [api.of(t) for t in (d, part, base)]
+                written.mul_(api.tensor(*written.shape))
+                written.copy_(api.pair(*written.shape))
+                found += [api.of(t) for t in (d, part, whole, base, base[0], d[1:])]
+    return found
+
+
+@program
+def detached_in_place(api):
+    of, found = api.of, []
+    for grad in (False, True):
+        for looks in (False, True):
+            with api.level():
+                d = api.dual(api.tensor(2, grad=grad), api.tensor(2, turn=1))
+                y = d * 2
+                v, unrelated = y[:1], y * 2
+                w = v.unsqueeze(0)
+                if looks:
+                    found += [of(v), of(w)]
+                y.detach_()
+                found += [of(y), of(y * 2), of(v), of(w), of(y[1:]), of(unrelated)]
+                y.mul_(d)
+                found += [of(y), of(v), of(w), of(y[1:]), raised(d.detach_), of(d)]
+    return found
 
 
 @program
@@ -282,11 +333,8 @@ def test_levels_in_levels_are_what_higher_derivatives_are():
     torch = autograd_gpu
 
     def jvp(f, x, v):
-        level = forward_mode.enter()
-        try:
+        with forward_mode.own_level() as level:
             return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v, level=level)), level=level).tangent
-        finally:
-            forward_mode.leave()
 
     def f(x):
         y = x * 1
@@ -311,7 +359,7 @@ def test_tangents_go_with_what_has_them_and_with_the_level():
     with api.level():
         d = api.pair(2)
         y = d.exp()
-        of_y, level = weakref.ref(api.of(y)), autograd_gpu.autograd.grad_mode.everywhere.levels[0]
+        of_y, level = weakref.ref(api.of(y)), everywhere.levels[0]
         count = len(level._found)
         del y
         gc.collect()
@@ -343,12 +391,22 @@ def test_a_view_of_a_view_of_a_view(start, in_small_stack):
 
 
 def test_a_level_leaves_no_trace():
-    state = autograd_gpu.autograd.grad_mode.local.state
-    before = state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual
+    state = local.state
+    before = state.mode, everywhere.unusual
     for _ in range(2):
         with pytest.raises(KeyError), forward_ad.dual_level():
             raise KeyError
-    assert (state.mode, autograd_gpu.autograd.grad_mode.everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
+    assert (state.mode, everywhere.unusual, state.sees) == (*before, forward_mode.ALL)
+
+
+def test_a_write_that_a_tangent_refuses_changes_nothing():
+    api = Api(autograd_gpu)
+    with api.level():
+        y = api.tensor(2, grad=True) * 2
+        d = api.dual(y, api.tensor(2, turn=1, grad=True))
+        before = d.tolist(), d._version, d.grad_fn, y.grad_fn
+        assert raised(lambda: d.reciprocal_()) == "RuntimeError"
+        assert (d.tolist(), d._version, d.grad_fn, y.grad_fn) == before
 
 
 def test_duplicates_among_indices_have_the_tangent_of_what_was_written_last():

@@ -1,5 +1,6 @@
 """torch.func: each program on PyTorch and on this package."""
 import collections
+import threading
 
 import numpy as np
 import pytest
@@ -65,6 +66,14 @@ def what_is_tracked(torch):
     with torch.no_grad():
         told += [grad(f)(w), grad(grad(lambda t: t ** 3))(w[0]), torch.func.vjp(lambda t: t * t, w)[1](plain)]
     told += [grad(lambda t: no_grad_inside(torch, t))(w)]
+    other, inner = x(torch, 3), lambda t: grad(lambda u: (u ** 2 * t).sum())(other)          # what is left of `inner` leads nowhere outside
+    _, pull = torch.func.vjp(torch.sin, other)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        told += [transform(inner)(plain), transform(inner)(w), transform(lambda t: torch.func.jacrev(lambda u: u ** 2 * t)(other))(plain)]
+    told += [grad(lambda t: inner(t).sum())(plain), torch.func.vjp(inner, plain)[0], torch.func.vjp(inner, plain)[1](plain),
+             torch.func.grad_and_value(lambda t: torch.func.vjp(lambda u: u ** 2 * t, other)[0].sum())(plain),
+             grad(lambda t: (t * pull(t)[0]).sum())(plain), torch.func.hessian(lambda t: (inner(t) * t).sum())(plain),
+             grad(lambda t: grad(lambda u: (inner(u) * t).sum())(other).sum())(plain)]
     return told
 
 
@@ -141,7 +150,9 @@ def wrong_calls(torch):
         lambda _: F.jvp(lambda t: t, (3.0,), (3.0,)), lambda _: F.jvp(lambda t: t, (a,), (a[0],)),
         lambda _: F.jvp(lambda t: torch.ones(2), (a,), (a,), strict=True), lambda _: F.jvp(lambda t: 5, (a,), (a,)),
         lambda _: F.jacrev(lambda t: t)(a.to(torch.complex128)), lambda _: F.jacfwd(lambda t: t)(a.to(torch.complex128)),
-        lambda _: F.jacrev(lambda t: t + 1j)(a), lambda _: F.jacrev(lambda t: t, chunk_size=0))
+        lambda _: F.jacrev(lambda t: t + 1j)(a), lambda _: F.jacrev(lambda t: t, chunk_size=0), lambda _: F.jacrev(lambda t: t.long())(a),
+        lambda _: F.jacfwd(lambda t: t, randomness="some")(a), lambda _: F.linearize(torch.sin, a)[1](a.float()),
+        lambda _: F.vjp(torch.sin, a)[1](1.0))
 
 
 @program
@@ -150,12 +161,34 @@ def mapped(torch):
     a, b = tensors(torch, (3, 2), (3, 2, 2))
     loss = lambda w, t: ((w @ t) ** 2).sum()
     return (vmap(torch.dot)(a, a), vmap(lambda t: (t, {"s": t.sum()}))(a), vmap(torch.mv, (0, 0))(b, a), vmap(torch.sin, 1)(a),
-            vmap(torch.sin, 1, 1)(a), vmap(torch.sin, -1, -1)(a), vmap(lambda p, q: p * q, (0, None))(a, a[0]),
+            vmap(torch.sin, 1, 1)(a), vmap(torch.sin, out_dims=(1,))(a), vmap(torch.sin, -1, -1)(a),
+            vmap(lambda p, q: p * q, (0, None))(a, a[0]),
             vmap(lambda t: t["a"] + t["b"], ({"a": 0, "b": None},))({"a": a, "b": a[0]}), vmap(lambda t, k: t * k, (0, None))(a, 3.0),
             vmap(lambda t: (t, t.sum()), out_dims=(1, 0))(a), vmap(lambda t, k=1: t * k)(a, k=2),
             vmap(grad(loss), (None, 0))(b[0], a), vmap(vmap(lambda t: t * 2))(a), grad(lambda t: vmap(torch.dot)(t, t).sum())(a),
             vmap(torch.sin, chunk_size=2)(a), vmap(lambda t, k: t + k)(a, k=a), vmap(lambda t: (t, b, 5), out_dims=(0, None, None))(a),
             vmap(lambda t: torch.zeros(2), out_dims=None)(a), vmap(lambda t: (t * 2).sum())(x(torch, 3, 2, requires_grad=True)))
+
+
+@program
+def results_of_several_parts(torch):
+    """Named tuples of the library's own, as what a transform takes and gives."""
+    a, one = x(torch, 3, 2), x(torch, 2)
+    slogdet = lambda t: torch.linalg.slogdet(t.outer(t) + torch.eye(2, dtype=torch.float64))
+    told = [torch.vmap(lambda t: t.sort())(a), torch.vmap(lambda t: t.max(0))(a), torch.vmap(lambda t: t.sort(), out_dims=(1, 0))(a),
+            torch.vmap(lambda t: t.values)(a.max(1)), torch.vmap(slogdet)(a), torch.func.jacrev(slogdet)(one).logabsdet,
+            torch.func.jvp(slogdet, (one,), (one,))[1].logabsdet, torch.func.grad(lambda t: (t.sum(), t.max(0)), has_aux=True)(one)]
+    return told, type(told[0]).__name__, told[0].indices, type(told[5:]).__name__
+
+
+@program
+def what_a_function_writes_to(torch):
+    """A transform that calls a function once for each direction calls it each time with the values that it was given."""
+    a, b = x(torch, 2), x(torch, 2)
+    twice = lambda t: t.mul_(2).pow(2)
+    told = [torch.func.jacfwd(twice)(a), a, torch.autograd.functional.jacobian(twice, b, vectorize=True, strategy="forward-mode"), b]
+    return told, each(torch, lambda _: torch.vmap(lambda p, q: q.add_(p), (0, None))(x(torch, 2, 2), x(torch, 2)),
+                      lambda _: torch.vmap(lambda p, q: q.add_(1) * p, (0, None))(x(torch, 1, 2), x(torch, 2)))
 
 
 @program
@@ -168,7 +201,8 @@ def mapped_wrongly(torch):
         lambda _: vmap(lambda t: 5)(a), lambda _: vmap(torch.sin, out_dims=(0, 0))(a), lambda _: vmap(torch.sin, chunk_size=0)(a),
         lambda _: vmap(torch.sin, out_dims=None)(a), lambda _: vmap(lambda t: t[0], in_dims=([0],))([a, a]),
         lambda _: vmap(torch.sin, randomness="some")(a), lambda _: vmap(lambda t: t + torch.rand(2))(a),
-        lambda _: vmap(torch.sin, ("0",))(a),
+        lambda _: vmap(torch.sin, ("0",))(a), lambda _: vmap(torch.sin, out_dims="0")(a), lambda _: vmap(torch.sin, out_dims=0.5)(a),
+        lambda _: vmap(lambda t: (t, t), out_dims=(0, "0"))(a), lambda _: vmap(torch.sin, out_dims=[0])(a),
         lambda _: vmap(lambda t: t + torch.rand(2), randomness="different")(a).shape,
         lambda _: vmap(lambda t: torch.rand(2) + 0 * t, randomness="same")(a).std(0).sum())
 
@@ -292,6 +326,35 @@ def test_saved_tensor_hooks_may_be_on():
     with autograd_gpu.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
         found = autograd_gpu.func.grad(lambda t: (t ** 3).sum())(x(autograd_gpu))
     assert packed and found.tolist() == (3 * x(autograd_gpu) ** 2).tolist()
+
+
+def test_levels_of_several_threads():
+    """A transform that began first ends while another thread's runs, which goes on in a dual level of the first thread."""
+    torch, forward_ad = autograd_gpu, autograd_gpu.autograd.forward_ad
+    inside, go_on, found = threading.Event(), threading.Event(), []
+    a = x(torch)
+
+    def slow(t):
+        inside.set()
+        assert go_on.wait(10)
+        return t.sin()
+
+    def fast(t):
+        other.start()
+        assert inside.wait(10)
+        return t.cos()
+    def run():
+        found.append(torch.func.jvp(slow, (a,), (a,))[1])
+        found.append(torch.autograd.gradcheck(torch.sin, x(torch, requires_grad=True), check_forward_ad=True))
+    other = threading.Thread(target=run)
+    told = torch.func.jvp(fast, (a,), (a,))[1]
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        go_on.set()
+        other.join()
+        tangent = forward_ad.unpack_dual(dual * 2).tangent
+    assert found[1]
+    assert same([told.tolist(), found[0].tolist(), tangent.tolist()], [t.tolist() for t in (-a * a.sin(), a * a.cos(), a * 2)])
 
 
 def test_nested_values():

@@ -348,6 +348,48 @@ def a_view_made_in_no_grad(torch):
     return told
 
 
+@program
+def a_view_made_in_forward_that_needs_no_gradient(torch):
+    kept = []
+
+    def forward(ctx, x, k):
+        kept.extend([(x * k)[:1], *(x * k).split(1), (x * k).view(-1)])
+        ctx.mark_non_differentiable(kept[-1])
+        return x * k, kept[-1]
+    scale(torch, forward=forward).apply(leaf(torch), 2.0)
+    return [result(lambda _, v=v: v.mul_(leaf(torch)[0]), torch) for v in kept]
+
+
+@program
+def nothing_saved_is_freed_too(torch):
+    counts = []
+
+    def backward(ctx, g):
+        counts.append(len(ctx.saved_tensors))
+        return g, None
+    y = scale(torch, backward=backward).apply(leaf(torch), 2.0)
+    return [result(lambda _, keep=keep: y.sum().backward(retain_graph=keep), torch) for keep in (True, False, False)], counts
+
+
+@program
+def a_dirty_view_beside_another_output(torch):
+    class AddTwice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.mark_dirty(a)
+            return a.add_(b), b * 2
+
+        @staticmethod
+        def backward(ctx, ga, gb):
+            return ga, ga + gb * 2
+    b = leaf(torch)
+
+    def run(a):
+        sum(y.sum() for y in AddTwice.apply(a, b)).backward()
+        return b.grad
+    return [result(lambda _, a=a: run(a), torch) for a in (torch.ones(2), torch.ones(3)[1:], (b * 1)[:2], (b * 1)[:1])]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_in_pytorch(name, oracle):
     assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)

@@ -2,6 +2,7 @@
 import copy
 import gc
 import pickle
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -165,6 +166,23 @@ def test_a_custom_function_leaves_no_node():
     assert living() == before
 
 
+def test_freezing_and_unfreezing_keeps_no_record():
+    p = torch.ones(3)
+    p.add_(1)
+
+    def freeze(times):
+        for _ in range(times):
+            p.requires_grad_()
+            p.requires_grad_(False)
+    freeze(100)
+    tracemalloc.start()
+    try:
+        freeze(2000)
+        assert tracemalloc.get_traced_memory()[0] < 2000 and p._version == 1
+    finally:
+        tracemalloc.stop()
+
+
 def test_the_users_cycles_are_reclaimed():
     def hook_over_its_tensor():
         x = torch.ones(3, requires_grad=True)
@@ -220,6 +238,15 @@ def test_what_is_copied_or_pickled_is_a_leaf(make, again, oracle):
             new.zero_()
         return t.tolist(), new.shape, new.requires_grad, new.is_leaf, new._is_view(), type(new).__name__
     assert run(autograd_gpu) == run(oracle)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r)), torch.utils.data.default_convert],
+                         ids=["copy", "deepcopy", "pickle", "convert"])
+@pytest.mark.parametrize("make", [lambda x: x.max(1), lambda x: x.topk(1), lambda x: torch.linalg.slogdet(x), lambda x: x.aminmax()])
+def test_a_result_of_several_parts_is_copied_and_pickled(make, again):
+    found = make(torch.tensor([[2.0, 1.0], [0.0, 3.0]]))
+    new = again(found)
+    assert type(new) is type(found) and new is not found and repr(new) == repr(found)
 
 
 def test_a_copied_parameter_shares_its_memory(oracle):

@@ -35,6 +35,22 @@ CALLS = {
 }
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_the_gradient_of_eigenvectors_is_hermitian(dtype, oracle):
+    """So that a step along it leaves the matrix Hermitian. Only a leaf shows it: hermitian(x) takes that part of any gradient."""
+    def run(torch):
+        x = torch.from_numpy(MATRICES["real" if dtype == "float64" else "complex"])
+        x = (x @ x.mH).requires_grad_()
+        weight = torch.arange(9, dtype=torch.float64).reshape(3, 3)
+        values, vectors = torch.linalg.eigh(x)
+        first, = torch.autograd.grad((vectors.abs() * weight).sum() + values.sin().sum(), x, create_graph=True)
+        return [np.array((g + 0).tolist()) for g in (first, *torch.autograd.grad((first.abs() ** 2).sum(), x))]
+    ours, want = run(autograd_gpu), run(oracle)
+    assert np.allclose(ours[0], ours[0].conj().T) and np.allclose(ours[1], ours[1].conj().T)
+    for a, b in zip(ours, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(("name", "call"), [(m, c) for m in MATRICES for c in CALLS
                                                if not (m == "integers" and "eigh" in c or m == "empty" and "norm" in c)])
 def test_values_and_derivatives(name, call, oracle):

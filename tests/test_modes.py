@@ -563,3 +563,15 @@ def test_the_layout_of_gradients(enable, oracle):
         torch.autograd.enforce_grad_layout_policy()
         return [tuple(t.grad.stride()) for t in (x, y, z, w)]
     assert program(autograd_gpu) == program(oracle)
+
+
+@pytest.mark.parametrize("name", ["grad_mode.set_multithreading_enabled", "grad_mode.enforce_grad_layout_policy",
+                                  "grad_mode.set_grad_enabled", "graph.set_override_stale_capture_stream",
+                                  "graph.set_warn_on_accumulate_grad_stream_mismatch"])
+def test_what_is_no_bool_is_refused(name, oracle):
+    def program(torch):
+        module, function = name.split(".")
+        switch = getattr(getattr(torch.autograd, module), function)
+        entered = type(switch(True).__enter__()).__name__ if module == "grad_mode" else None
+        return entered, [error(lambda value=value: switch(value)) for value in (1, "True", None)]
+    assert program(autograd_gpu) == program(oracle)

@@ -7,7 +7,7 @@ import pytest
 import autograd_gpu
 
 MODULES = ["autograd", "autograd.graph", "autograd.function", "autograd.functional", "autograd.profiler", "autograd.gradcheck",
-           "autograd.forward_ad", "func"]
+           "autograd.forward_ad", "autograd.grad_mode", "autograd.anomaly_mode", "func"]
 
 # What of torch.autograd is public without standing in its __all__.
 MORE = {"autograd": ["anomaly_mode", "forward_ad", "function", "functional", "graph", "is_multithreading_enabled", "profiler"]}

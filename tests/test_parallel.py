@@ -171,6 +171,19 @@ def test_gradients_added_up(small_blocks):
     at_each_count(run)
 
 
+def test_a_grad_that_overlaps_the_gradient(small_blocks):
+    """Element i of what is added lies where element i + 1 of the sum goes."""
+    values = torch.rand(LARGE + 1)
+
+    def run():
+        memory, leaf = values.clone(), torch.zeros(LARGE, requires_grad=True)
+        leaf.grad = memory[1:]
+        leaf.backward(memory[:-1])
+        return leaf.grad,
+    at_each_count(run)
+    assert (run()[0] == values[1:] + values[:-1]).all()
+
+
 @pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.Adam(p, 0.1)])
 def test_steps_of_optimizers(small_blocks, make):
     values = [torch.rand(n) for n in (LARGE + 3, 5, 3 * blocks.BLOCK)]

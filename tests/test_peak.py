@@ -1,10 +1,13 @@
 """Memory at the peak of a step, and that what is saved of it is nobody else's."""
+import importlib.util
+import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from autograd_gpu.engine import deliver
 
 SIZE = 1 << 20                               # bytes of the arrays below
 F = torch.nn.functional
@@ -81,6 +84,20 @@ def test_a_gradient_that_a_hook_keeps_is_not_added_to(keep):
     assert sorted(np.asarray(g).reshape(-1)[0] for g in kept) == [2, 3]
     assert all(len(set(np.asarray(g).reshape(-1).tolist())) == 1 for g in kept)
     assert x.grad.tolist() == [[5.0] * 3] * 4
+
+
+def test_a_debugger_that_looks_on_at_the_import_changes_no_count():
+    def look(frame, event, argument):
+        assert frame.f_locals is not None
+        return look
+    again = importlib.util.module_from_spec(importlib.util.spec_from_file_location("again", deliver.__file__))
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        again.__spec__.loader.exec_module(again)
+    finally:
+        sys.settrace(before)
+    assert again.ALONE == deliver.ALONE
 
 
 def test_a_gradient_that_a_function_keeps_is_not_added_to():

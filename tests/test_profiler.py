@@ -1,5 +1,6 @@
 """autograd.profiler: what PyTorch's profile of the same program has in common with ours; then what ours promises."""
 import json
+import re
 import threading
 import time
 
@@ -10,6 +11,7 @@ import autograd_gpu as torch
 from autograd_gpu.autograd import profiler
 from autograd_gpu.autograd.graph import save_on_cpu
 from autograd_gpu.autograd.profiler import profile, record_function
+from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.ops.namespace import REGISTRY
 
 PROGRAMS = {}
@@ -172,11 +174,37 @@ def test_every_thread_is_seen():
     assert set(found.function_events._threads.values()) == {"MainThread", "worker 0", "worker 1"}
 
 
-def test_lines_that_led_there():
+def test_lines_that_led_there(tmp_path):
     x, = leaves(torch, (3,))
+
+    def inner():
+        for _ in range(200):
+            x.sin()
+        x.cos(), x.sin()
     with profile(with_stack=True) as found:
-        x.sin()                              # this line
-    assert "x.sin()" in found.function_events[0].stack[-1]
+        inner()
+    line = inner.__code__.co_firstlineno
+    event = found.function_events[0]
+    assert event.stack[:2] == [f"{__file__}({line + 2}): inner", f"{__file__}({line + 5}): test_lines_that_led_there"]
+    assert [(e.key, e.count, e.stack) for e in found.key_averages(group_by_stack_n=1)] == [
+        ("aten::sin", 200, [f"{__file__}({line + 2}): inner"]), ("aten::cos", 1, [f"{__file__}({line + 3}): inner"]),
+        ("aten::sin", 1, [f"{__file__}({line + 3}): inner"])]
+    assert [(e.key, e.count, e.stack) for e in found.key_averages()] == [("aten::sin", 201, []), ("aten::cos", 1, [])]
+    table = found.key_averages(group_by_stack_n=2).table(row_limit=1, max_src_column_width=20).splitlines()
+    assert table[1].rstrip().endswith("Source Location")
+    assert [row[-20:] for row in table[3:5]] == ["..." + stack[-17:] for stack in event.stack[:2]] and len(table) == 7
+    assert "Source" not in found.key_averages().table()
+    found.export_stacks(tmp_path / "stacks.txt")
+    written = (tmp_path / "stacks.txt").read_text().splitlines()
+    file = re.escape(__file__)
+    wanted = rf".*;{file}\({line + 5}\):_test_lines_that_led_there;{file}\({line + 2}\):_inner \d+"
+    assert any(re.fullmatch(wanted, row) for row in written)
+    with pytest.raises(ValueError, match="metric should be one of"):
+        found.export_stacks(tmp_path / "stacks.txt", "count")
+    with profile() as without:
+        inner()
+    with pytest.raises(AssertionError, match="requires with_stack=True"):
+        without.export_stacks(tmp_path / "stacks.txt")
 
 
 def test_a_decorated_function_may_call_itself():
@@ -209,7 +237,7 @@ def test_nothing_is_left_behind():
     for function, (code, build) in before.items():
         assert after[function][1] is build
         assert after[function][0] is code or code is profiler.FIRST_CALL and function.__code__.co_filename.startswith("<op ")
-    assert not torch.autograd.grad_mode.everywhere.profiled
+    assert not everywhere.profiled
     with profile() as found:                 # an op that is called for the first time is seen
         fresh[1](x * 0), fresh[1](x * 0)
     assert [e.name for e in found.function_events if e.name == "aten::erfinv"] == ["aten::erfinv"] * 2

@@ -7,6 +7,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.autograd import drawing, graph
+from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.utils.checkpoint import checkpoint
 
 
@@ -67,6 +68,9 @@ def test_functions_views_and_checkpoints():
     with graph.saved_tensors_hooks(lambda t: t.double(), lambda t: t.float()):
         packed = x.exp().sum()
     assert rows(packed) == {("ExpBackward0", ""): 80}
+    with graph.saved_tensors_hooks(lambda t: (t.device, {"copy": [t.double()]}), lambda p: p[1]["copy"][0].float()):
+        packed = x.exp().sum()
+    assert rows(packed) == {("ExpBackward0", ""): 80}
 
 
 def test_lists_numbers_edges_and_several():
@@ -94,7 +98,7 @@ def test_lines():
         "ExpBackward0": "test_seeing.py:N: y = x.exp()                          # here",
         "SinBackward0": "test_seeing.py:N: z = y.sin() * y",
         "MulBackward0": "test_seeing.py:N: z = y.sin() * y"}
-    assert not torch.autograd.grad_mode.everywhere.noting and "line_" not in outside.grad_fn.metadata
+    assert not everywhere.noting and "line_" not in outside.grad_fn.metadata
     text = str(graph.saved_bytes(outside))
     assert "ExpBackward0" in text and "here" in text and text.endswith("Saved for backward: 80 B; of leaves, which live on anyway: 0 B")
 

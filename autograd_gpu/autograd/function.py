@@ -144,8 +144,7 @@ class FunctionCtx(Node):
         return () if self._saved is RELEASED else self._saved
 
     def _release(self):
-        if self._saved:
-            self._saved = RELEASED
+        self._saved = RELEASED
 
     # ------------------------------------------------------------------------------------------------------- backward
 
@@ -241,6 +240,7 @@ class Function:
     """
 
     _node_class: type[FunctionCtx]
+    generate_vmap_rule = False               # of PyTorch's vmap, as is the method below; a loop needs no rule
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -282,6 +282,11 @@ class Function:
         same view of the input's.
         """
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """A rule for batches, which PyTorch asks for. Never called here: vmap calls forward for each slice."""
+        raise NotImplementedError("vmap of a custom autograd.Function has no rule: torch.func.vmap is a loop and needs none.")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -404,7 +409,7 @@ def _rebase(ctx, t, nr, count, inputs):
     """Make ctx the history of an input that forward wrote to."""
     check_history(t, ctx._title)
     t._grad = None
-    if t._view is not None and t._view.base._requires and count > 1:
+    if t._view is not None and count > 1:
         raise RuntimeError("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more "
                            "than one Tensor: clone() the input first, or return one Tensor")
     set_history(t, ctx, nr, next(i for i, other in enumerate(inputs) if other is t))

@@ -15,7 +15,7 @@ from autograd_gpu.autograd.forward_ad import make_dual, unpack_dual
 from autograd_gpu.backward import grad
 from autograd_gpu.base import Tensor
 from autograd_gpu.devices import CPU
-from autograd_gpu.engine import forward_mode as _forward_mode
+from autograd_gpu.engine.forward_mode import own_level
 from autograd_gpu.engine.grad_mode import enable_grad
 from autograd_gpu.generator import Repeatable, default_generator
 from autograd_gpu.ops.creation import eye
@@ -266,24 +266,24 @@ def _forward_jacobian(func, inputs):
 
 def pushed(function, inputs, tangents):
     """[(output, its tangent or None)] of a function that gives several Tensors, for tangents of its inputs: in a dual level of its own."""
-    number = _forward_mode.enter()
-    try:
-        duals = [make_dual(t, v, level=number) for t, v in zip(inputs, tangents, strict=True)]
-        return [unpack_dual(t, level=number) for t in function(*duals)]
-    finally:
-        _forward_mode.leave()
+    with own_level() as level:
+        duals = [make_dual(t, v, level=level) for t, v in zip(inputs, tangents, strict=True)]
+        return [unpack_dual(t, level=level) for t in function(*duals)]
 
 
 def columns(function, inputs, randomness="error"):
     """For each output of a function its derivatives with respect to each input: a call in forward mode per element of an input."""
+    check_randomness(randomness)
     still = [OPS.zeros_like(t) for t in inputs]
     found: list[list[Any]] = []
-    drawn, numbers = Drawn(randomness, inputs), itertools.count()
+    drawn, numbers, last = Drawn(randomness, inputs), itertools.count(), sum([t.numel() for t in inputs]) - 1
     for j, t in enumerate(inputs):
         found.append([])
         for direction in basis(t.reshape(-1)):
-            with drawn.slice(next(numbers)):
-                found[-1].append(pushed(function, inputs, (*still[:j], direction.reshape(t.shape), *still[j + 1:])))
+            k = next(numbers)
+            mine = inputs if k == last else [x.clone() for x in inputs]          # the function may write to them
+            with drawn.slice(k):
+                found[-1].append(pushed(function, mine, (*still[:j], direction.reshape(t.shape), *still[j + 1:])))
     drawn.check()
     outputs = next(([primal for primal, _ in calls[0]] for calls in found if calls), None) or function(*inputs)
     return [[_column(out, t, [call[i].tangent for call in calls]) for t, calls in zip(inputs, found, strict=True)]
@@ -295,6 +295,12 @@ def _column(output, t, tangents):
     if not tangents:
         return output.new_zeros((*output.shape, *t.shape))
     return OPS.stack(_zeros_for_none(tangents, [output] * len(tangents)), -1).reshape((*output.shape, *t.shape))
+
+
+def check_randomness(randomness):
+    """Raises RuntimeError for what is none of the three."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
 
 
 class Drawn:

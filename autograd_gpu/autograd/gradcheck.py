@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autograd_gpu.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from autograd_gpu.autograd.forward_ad import make_dual, unpack_dual
 from autograd_gpu.autograd.function import Function
 from autograd_gpu.backward import grad
 from autograd_gpu.base import Tensor, wrap
 from autograd_gpu.dtypes import complex128, float64, promote_types
+from autograd_gpu.engine.forward_mode import own_level
 from autograd_gpu.generator import Generator
 from autograd_gpu.ops.namespace import OPS
 
@@ -46,11 +47,11 @@ def gradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: 
     of custom Functions have to cope with gradients that are None. check_forward_ad: also compare tangents, J u, computed in forward mode;
     without check_backward_ad, only these. fast_mode: compare one random projection of each Jacobian in place
     of all of it. masked: let gradients that should be zero be close to it. check_grad_dtypes: nothing left to check, since the engine
-    gives each gradient its input's dtype. check_batched_grad, check_batched_forward_grad: not there yet.
+    gives each gradient its input's dtype; nor for check_batched_grad and check_batched_forward_grad, as a batch is a loop.
     Returns True, or without raise_exception False in place of a GradcheckError.
     Raises: GradcheckError; ValueError where no input requires a gradient; RuntimeError for an input whose elements overlap in memory;
-    NotImplementedError for what is not there yet; AssertionError for options that contradict each other, or where the shape or dtype
-    of what `func` returns depends on the inputs' values; and what `func` raises.
+    AssertionError for options that contradict each other, or where the shape or dtype of what `func` returns depends on the inputs'
+    values; and what `func` raises.
     Reference: torch.autograd.gradcheck.
     """
     if not (check_forward_ad or check_backward_ad):
@@ -59,9 +60,6 @@ def gradcheck(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, eps: 
         raise AssertionError("gradcheck: check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("gradcheck: check_batched_forward_grad=True requires check_forward_ad to be True")
-    for name, wanted in (("check_batched_grad", check_batched_grad), ("check_batched_forward_grad", check_batched_forward_grad)):
-        if wanted:
-            raise NotImplementedError(f"gradcheck: {name} needs vmap, which autograd_gpu does not have yet: leave it out")
     check = _Check(func, _as_tuple(inputs), eps, atol, rtol, nondet_tol)
     check.check_inputs()
     try:
@@ -189,10 +187,10 @@ class _Check:
 
     def tangents(self, tangents, names):
         """The tangents, flat, of the outputs of these names, for {position of an input: its tangent}."""
-        with dual_level():
-            inputs = [make_dual(x.detach(), tangents[j]) if j in tangents else x.detach() if j in self.wanted else x
+        with own_level() as level:
+            inputs = [make_dual(x.detach(), tangents[j], level=level) if j in tangents else x.detach() if j in self.wanted else x
                       for j, x in enumerate(self.inputs)]
-            found = _as_real([_tangent(o) for o in _as_tuple(self.func(*inputs))])
+            found = _as_real([_tangent(o, level) for o in _as_tuple(self.func(*inputs))])
         return [found[name].reshape(-1) for name in names]
 
     def pushed(self, j, u, names):
@@ -353,9 +351,9 @@ def _as_real(outputs):
     return found
 
 
-def _tangent(output):
+def _tangent(output, level):
     """The tangent of an output; zeros if it has none."""
-    tangent = unpack_dual(output).tangent
+    tangent = unpack_dual(output, level=level).tangent
     return output.detach().new_zeros(output.shape) if tangent is None else tangent.detach()
 
 

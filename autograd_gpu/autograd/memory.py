@@ -20,11 +20,12 @@ from autograd_gpu.engine.packing import is_number
 from autograd_gpu.engine.saved import Packed
 from autograd_gpu.engine.task import count_dependencies
 from autograd_gpu.ops.views import CopySlices, refresh
+from autograd_gpu.tree import flatten
 
 
 def kept(node: Node) -> Iterator[tuple[str, Any, Tensor | None]]:
-    """(name, array, Tensor or None) for all that a node keeps, as it is kept now; of what a pack hook made of a value, its array if it has
-    one. The Tensor is there where one was saved. Numbers of the program are left out.
+    """(name, array, Tensor or None) for all that a node keeps, as it is kept now; of what a pack hook made of a value, the arrays in it,
+    also inside of tuples, lists and dictionaries. The Tensor is there where one was saved. Numbers of the program are left out.
     """
     if isinstance(node, CopySlices) and node.inner is not None:
         yield from kept(node.inner)          # the operation on the view
@@ -35,10 +36,10 @@ def kept(node: Node) -> Iterator[tuple[str, Any, Tensor | None]]:
         values = [("saved_tensors", getattr(node, "_saved", ()))]
     for name, value in values:
         for one in value if isinstance(value, tuple) else (value,):
-            tensor = one.content if type(one) is Packed else one
-            array = tensor.whole.host if isinstance(tensor, Part) else getattr(tensor, "_array", tensor)
-            if _device.is_array(array) and not (isinstance(tensor, Tensor) and is_number(tensor)):
-                yield name, array, tensor if isinstance(tensor, Tensor) else None
+            for tensor in flatten(one.content)[0] if type(one) is Packed else (one,):
+                array = tensor.whole.host if isinstance(tensor, Part) else getattr(tensor, "_array", tensor)
+                if _device.is_array(array) and not (isinstance(tensor, Tensor) and is_number(tensor)):
+                    yield name, array, tensor if isinstance(tensor, Tensor) else None
 
 
 def whole(array):

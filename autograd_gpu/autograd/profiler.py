@@ -17,7 +17,7 @@ from autograd_gpu.autograd.memory import Counted
 from autograd_gpu.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg, Interval, built
 from autograd_gpu.base import Tensor
 from autograd_gpu.engine import deliver as _deliver
-from autograd_gpu.engine.anomaly_mode import user_lines
+from autograd_gpu.engine.anomaly_mode import user_frames
 from autograd_gpu.engine.grad_mode import everywhere
 from autograd_gpu.ops.creation import FUNCTIONS
 from autograd_gpu.ops.namespace import REGISTRY
@@ -198,7 +198,7 @@ class profile(_Watch):
         call.name, call.scope, call.sequence_nr, call.thread, call.depth, call.saved = name, scope, sequence_nr, here.thread, here.depth, 0
         here.depth += 1
         call.shapes = [_shape(x) for x in operands] if self.record_shapes else ()
-        call.stack = user_lines() if self.with_stack else ()
+        call.stack = user_frames() if self.with_stack else ()
         call.device = None if _device.cupy is None else _cuda_device(operands)
         call.marks = call.device and [_mark(call.device)]
         call.start = time.perf_counter_ns()
@@ -219,7 +219,8 @@ class profile(_Watch):
 
     def _event(self, call):
         times = Interval((call.start - self._begun) / 1e3, (call.end - self._begun) / 1e3)
-        return FunctionEvent(0, call.name, times, call.thread, input_shapes=call.shapes, stack=call.stack, scope=call.scope,
+        stack = [f"{frame.filename}({frame.lineno}): {frame.name}" for frame in reversed(call.stack)]
+        return FunctionEvent(0, call.name, times, call.thread, input_shapes=call.shapes, stack=stack, scope=call.scope,
                              sequence_nr=call.sequence_nr, self_saved=call.saved, use_device=call.device and "cuda",
                              device_time_total=_elapsed_us(call.device, *call.marks) if call.device else 0.0)
 
@@ -232,9 +233,9 @@ class profile(_Watch):
             raise RuntimeError("Profiler didn't finish running: ask it after its block, which enabled=False leaves empty")
         return self._events
 
-    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
-        """The averages over the events of a name, or of a name and input shapes. See EventList."""
-        return self.function_events.key_averages(group_by_input_shape)
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """The averages over the events of a name, or of a name and input shapes, or of one and lines of the program. See EventList."""
+        return self.function_events.key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
         """The sums over all events."""
@@ -247,6 +248,12 @@ class profile(_Watch):
     def export_chrome_trace(self, path) -> None:
         """Write a trace for chrome://tracing and Perfetto. See EventList."""
         self.function_events.export_chrome_trace(path)
+
+    def export_stacks(self, path, metric: str = "self_cpu_time_total") -> None:
+        """Write the lines of the program with their times, for a flame graph. See EventList. Raises AssertionError without with_stack."""
+        if not self.with_stack:
+            raise AssertionError("export_stacks() requires with_stack=True")
+        self.function_events.export_stacks(path, metric)
 
     @property
     def self_cpu_time_total(self) -> float:

@@ -30,6 +30,11 @@ def shortened(text: str, width: int | None) -> str:
     return text if width is None or len(text) <= width else text[:width - 3] + "..."
 
 
+def _end_of(text: str, width: int) -> str:
+    """The last letters of a text, at most so many."""
+    return text if len(text) <= width else "..." + text[3 - width:]
+
+
 def text_table(rows: list[list[str]], left: tuple[int, ...] = ()) -> list[str]:
     """Lines of a table whose first row is its head, columns as wide as they need be; those numbered in `left` start at the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -137,8 +142,8 @@ class FunctionEventAvg(_Times):
 
     is_async = is_remote = False
 
-    def __init__(self, key: str = "", input_shapes=""):
-        self.key, self.input_shapes = key, input_shapes
+    def __init__(self, key: str = "", input_shapes="", stack=()):
+        self.key, self.input_shapes, self.stack = key, input_shapes, list(stack)
         self.count = self.saved = self.self_saved = 0
         self.cpu_time_total = self.self_cpu_time_total = self.device_time_total = self.self_device_time_total = 0.0
 
@@ -171,14 +176,15 @@ class EventList(list):
         """Host time of all of them."""
         return sum([event.self_cpu_time_total for event in self])
 
-    def key_averages(self, group_by_input_shapes: bool = False) -> EventList:
-        """One average for all events of a name, or of a name and input shapes. Reference: torch.autograd.profiler.profile.key_averages."""
+    def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """One average for all events of a name; or of a name and input shapes, or of one and the innermost n lines of its stack.
+
+        Reference: torch.autograd.profiler.profile.key_averages.
+        """
         found: dict[tuple, FunctionEventAvg] = {}
         for event in self:
-            shapes = str(event.input_shapes) if group_by_input_shapes else ""
-            average = found.get((event.key, shapes))
-            if average is None:
-                average = found[event.key, shapes] = FunctionEventAvg(event.key, event.input_shapes if group_by_input_shapes else "")
+            shapes, stack = event.input_shapes if group_by_input_shapes else "", event.stack[:group_by_stack_n]
+            average = found.setdefault((event.key, str(shapes), *stack), FunctionEventAvg(event.key, shapes, stack))
             average.add(event)
         return EventList(found.values(), profile_memory=self._profile_memory)
 
@@ -190,11 +196,12 @@ class EventList(list):
         total.saved = total.self_saved       # what is inside of others is among them already
         return total
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100, max_name_column_width: int = 55, max_shapes_column_width: int = 80,
-              header: str | None = None, top_level_events_only: bool = False) -> str:
+    def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75, max_name_column_width: int = 55,
+              max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False) -> str:
         """A table like PyTorch's. sort_by: an attribute such as "self_cpu_time_total", largest first. row_limit -1: no limit.
 
-        "Saved" is what an operation keeps for backward, under profile_memory. Raises AttributeError for an attribute that there is not.
+        Stacks stand in a column, the innermost line first. "Saved" is what an operation keeps for backward, under profile_memory.
+        Raises AttributeError for an attribute that there is not.
         Reference: torch.autograd.profiler.profile.table.
         """
         if not self:
@@ -203,11 +210,12 @@ class EventList(list):
         if top_level_events_only:
             events = [event for event in events if getattr(event, "cpu_parent", None) is None]
         total, on_device = self.self_cpu_time_total, sum([event.self_device_time_total for event in self])
-        shaped = any([event.input_shapes for event in self])
+        shaped, stacked = any([event.input_shapes for event in self]), any([event.stack for event in self])
         rows = [["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]]
         if on_device:
             rows[0] += ["Self CUDA", "Self CUDA %", "CUDA total", "CUDA time avg"]
         rows[0] += ["Saved", "Self Saved"] * self._profile_memory + ["# of Calls"] + ["Input Shapes"] * shaped
+        rows[0] += ["Source Location"] * stacked
         for event in events if row_limit < 0 else events[:row_limit]:
             row = [shortened(event.key, max_name_column_width), _percent(event.self_cpu_time_total, total), event.self_cpu_time_total_str,
                    _percent(event.cpu_time_total, total), event.cpu_time_total_str, event.cpu_time_str]
@@ -215,9 +223,29 @@ class EventList(list):
                 row += [event.self_device_time_total_str, _percent(event.self_device_time_total, on_device), event.device_time_total_str,
                         event.device_time_str]
             row += [memory_text(event.saved), memory_text(event.self_saved)] * self._profile_memory + [str(event.count)]
-            rows.append(row + [shortened(str(event.input_shapes or "[]"), max_shapes_column_width)] * shaped)
-        lines = [*([] if header is None else [header]), *text_table(rows), f"Self CPU time total: {time_text(total)}"]
+            row += [shortened(str(event.input_shapes or "[]"), max_shapes_column_width)] * shaped
+            located = [_end_of(line, max_src_column_width) for line in event.stack] or [""] * stacked
+            rows.append(row + located[:1])
+            rows += [[""] * len(row) + [line] for line in located[1:]]
+        left = (len(rows[0]) - 1,) if stacked else ()
+        lines = [*([] if header is None else [header]), *text_table(rows, left), f"Self CPU time total: {time_text(total)}"]
         return "\n".join(lines + [f"Self CUDA time total: {time_text(on_device)}"] * bool(on_device)) + "\n"
+
+    def export_stacks(self, path, metric: str = "self_cpu_time_total") -> None:
+        """Write a line for each event: its stack, outermost first, and its microseconds, as FlameGraph and speedscope.app read it.
+
+        metric: "self_cpu_time_total" or "self_cuda_time_total". Raises: ValueError for another.
+        Reference: torch.autograd.profiler.profile.export_stacks.
+        """
+        metrics = ["self_cpu_time_total", "self_cuda_time_total"]
+        if metric not in metrics:
+            raise ValueError(f"metric should be one of: {metrics}")
+        blanks = str.maketrans(" ;\t\n", "____")
+        with open(path, "w", encoding="utf-8") as file:
+            for event in self:
+                spent = int(getattr(event, metric))
+                if event.stack and spent > 0:
+                    file.write(";".join([line.translate(blanks) for line in reversed(event.stack)]) + f" {spent}\n")
 
     def export_chrome_trace(self, path) -> None:
         """Write the events as JSON for chrome://tracing and Perfetto; an arrow leads from each operation to its node's run in backward.

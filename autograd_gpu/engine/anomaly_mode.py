@@ -21,10 +21,14 @@ def _calling():
     return frame, depth
 
 
+def user_frames(limit=None) -> list[traceback.FrameSummary]:
+    """Where the user's program is running, outermost first; of `limit` the innermost so many."""
+    return [frame for frame in traceback.extract_stack(_calling()[0], limit) if not frame.filename.startswith(_OURS)]
+
+
 def user_lines(limit=None) -> list[str]:
-    """The user's lines that are running, outermost first, as a traceback shows them; of `limit` the innermost so many."""
-    stack = traceback.extract_stack(_calling()[0], limit)
-    return traceback.format_list([line for line in stack if not line.filename.startswith(_OURS)])
+    """The user's lines that are running, as a traceback shows them; see user_frames."""
+    return traceback.format_list(user_frames(limit))
 
 
 def note(node) -> None:

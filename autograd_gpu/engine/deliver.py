@@ -1,8 +1,8 @@
 """What happens to a gradient: it is added to others of its node, captured, put through hooks, accumulated in a leaf."""
 from __future__ import annotations
 
-import sys
 import threading
+from sys import getrefcount
 
 import numpy as np
 
@@ -20,19 +20,14 @@ NOTHING = object()                           # what a node that is not run gives
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
 
-def _references(array):
-    """How many references there are to what the caller has in a variable."""
-    return sys.getrefcount(array)
-
-
 def _references_in_a_buffer():
-    """The same for what only a buffer has beside the caller."""
+    """How many references getrefcount finds to an array that a buffer and a variable have."""
     buffers = {None: np.empty(0)}
     old = buffers.get(None)
-    return _references(old)
+    return getrefcount(old)
 
 
-ALONE = _references_in_a_buffer()
+ALONE = min(_references_in_a_buffer(), 3)    # 3 in CPython 3.11 to 3.13; more where a debugger looked at the variable meanwhile
 
 
 def _can_add(old, g):
@@ -91,7 +86,7 @@ def deliverer(task, arrive):
                 buffers[n] = total(old, g)
             else:
                 owned.add(n)
-                if type(old) is _ndarray and _references(old) == ALONE and _can_add(old, g):
+                if type(old) is _ndarray and getrefcount(old) == ALONE and _can_add(old, g):
                     add_to(old, g)           # nobody else has it
                 else:
                     buffers[n] = total(old, g)
@@ -254,9 +249,14 @@ def accumulate(variable: Tensor, g, shared):
         elif old._array.shape != g.shape:
             raise RuntimeError(f"a gradient of shape {g.shape} cannot be added to .grad of shape {old._array.shape}; the tensor's data was "
                                f"replaced: set .grad to None first")
-        elif type(old._array) is not _ndarray or old._array.flags.writeable:
+        else:
             target = old._array
+            flags = target.flags
+            if type(target) is _ndarray and not flags.writeable:
+                variable._grad = wrap(np.asarray(target + g))
+                return
+            if not flags.c_contiguous and _device.repeats(target):
+                raise RuntimeError(f"a gradient cannot be added to .grad: more than one element of it refers to a single memory location. "
+                                   f"Assign a clone() of it, of shape {target.shape}")
             add_to(target, g)
             count_write(old)
-        else:
-            variable._grad = wrap(_device.xp(g).asarray(old._array + g))

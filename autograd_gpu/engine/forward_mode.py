@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import LINKS, Tensor, wrap
+from autograd_gpu.base import LINKS, Tensor, View, wrap
 from autograd_gpu.engine.grad_mode import everywhere, local, set_levels
 
 ALL = sys.maxsize                            # what a thread sees of the levels, by default
@@ -31,13 +32,14 @@ class Link(NamedTuple):
 class Level:
     """The tangents of one level: of a Tensor, of a packed value, or {output number: tangent} of a node for the results that it saved.
 
-    None is noted for what shares no tangent with what it is a view of, and has none.
+    None is noted for what shares no tangent with what it is a view of, and has none. Numbers grow inwards, with gaps where other threads
+    have left theirs. `thread`: the one whose level it is, a transform's of functions, or None for dual_level's, which is all threads'.
     """
 
-    __slots__ = ("number", "_found")
+    __slots__ = ("number", "thread", "_found")
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, thread):
+        self.number, self.thread = number, thread
         self._found = {}
 
     def own(self, owner):
@@ -57,8 +59,11 @@ class Level:
             source, steps = self.get(found.source), found.steps
         elif found is not ABSENT or t._view is None:
             return None if found is ABSENT else found
+        elif not self._found:
+            return None
         else:                                # its base may have got one since
-            source, steps = self.own(t._view.base), [(True, step) for step in t._view.steps]
+            source, steps = origin(t)
+            source, steps = self.own(source), [(True, step) for step in steps]
         if source is ABSENT or source is None:
             return None
         for recorded, step in steps:
@@ -71,7 +76,13 @@ class Level:
         """What a tensor is a view of, as far as tangents are shared; itself if there is nothing."""
         while type(found := self.own(t)) is Link:
             t = found.source
-        return t if found is not ABSENT or t._view is None else t._view.base
+        return t if found is not ABSENT or t._view is None else origin(t)[0]
+
+    def settle(self, t: Tensor) -> None:
+        """Make the tangents of all views of a tensor."""
+        for owner, found in list(self._found.values()):
+            if type(found) is Link and found.source is t and (view := owner()) is not None:
+                self.get(view)
 
     @contextlib.contextmanager
     def outside(self, recorded=None):
@@ -92,6 +103,29 @@ class Level:
             if state.enabled is not outer[1]:
                 state.enabled = outer[1]
                 state.refresh()
+
+
+def apart(make, t: Tensor) -> Tensor:
+    """A view of a tensor, by the op `make`, that shares no tangent with it, in no level: its step tells which Tensor it made."""
+    own: list[weakref.ref[Tensor]] = []
+    view = make(t, own)
+    own.append(weakref.ref(view))
+    return view
+
+
+def origin(t: Tensor):
+    """(what a view shares tangents with, where its level has noted nothing of it; the steps from there to it)."""
+    steps: list[Any] = []
+    view = t._view
+    while isinstance(view, View):
+        step = view.step
+        if step[0].name in ("dual_view", "primal_view"):
+            made = step[1][0][0]()
+            if made is not None and made._view is view:          # else the step is that of a gradient, or nobody has the view any more
+                return made, steps
+        steps.insert(0, step)
+        view = view.before
+    return t._view.base, [*view, *steps]
 
 
 def link(op, outs, arguments) -> None:
@@ -122,27 +156,48 @@ def replayed(t: Tensor, steps) -> Tensor:
     return t
 
 
-def enter() -> int:
-    """Enter a level inside those there are; its number."""
-    levels = everywhere.levels
-    set_levels((*levels, Level(len(levels))))
-    return len(levels)
+def enter(thread=None) -> Level:
+    """Enter a level inside those there are, of a thread or of all."""
+    level = Level(0, thread)
+
+    def inside(levels):
+        if levels:
+            level.number = levels[-1].number + 1
+        return (*levels, level)
+    set_levels(inside)
+    return level
 
 
-def leave() -> None:
-    """Leave the innermost level: what has tangents of it has none from now on."""
-    set_levels(everywhere.levels[:-1])
+def leave(level) -> None:
+    """Leave a level: what has tangents of it has none from now on."""
+    set_levels(lambda levels: tuple([other for other in levels if other is not level]))
+
+
+@contextlib.contextmanager
+def own_level():
+    """A block in a level of this thread; gives its number, as another thread may enter one for all meanwhile."""
+    level = enter(get_ident())
+    try:
+        yield level.number
+    finally:
+        leave(level)
+
+
+def mine() -> list[Level]:
+    """The levels that this thread has entered, and the one that dual_level has; the outermost first."""
+    return [level for level in everywhere.levels if level.thread in (None, get_ident())]
 
 
 def seen():
     """The levels at which this thread's operations carry tangents, the outermost first."""
     state = local.state
-    return () if state.inference else everywhere.levels[:state.sees]
+    return () if state.inference else [level for level in everywhere.levels if level.number < state.sees]
 
 
 def unseen():
     """A block in which no level is in sight."""
-    return everywhere.levels[0].outside() if everywhere.levels else contextlib.nullcontext()
+    levels = everywhere.levels
+    return levels[0].outside() if levels else contextlib.nullcontext()
 
 
 def tangents(t: Tensor):
@@ -163,7 +218,7 @@ def check_tangent(level: Level, t: Tensor, tangent: Tensor) -> None:
 def laid_out(tangent: Tensor, t: Tensor) -> Tensor:
     """A tangent whose elements lie as those of t do: itself or a copy."""
     own, like = tangent._array, t._array
-    if own.strides == tuple([s // like.itemsize * own.itemsize for s in like.strides]):
+    if all([n <= 1 or s // own.itemsize == z // like.itemsize for n, s, z in zip(own.shape, own.strides, like.strides, strict=True)]):
         return tangent
     return zeros_like(t, own.dtype).copy_(tangent)
 
@@ -178,6 +233,14 @@ def zeros_like(t: Tensor, dtype) -> Tensor:
         memory = xp.zeros(1 + sum([(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]), made.dtype)
         made = xp.lib.stride_tricks.as_strided(memory, array.shape, [s * made.itemsize for s in steps])
     return wrap(made)
+
+
+def forget(t: Tensor) -> None:
+    """Take a tensor's tangents from it. The views of it that there are keep theirs."""
+    for level in everywhere.levels:
+        if level.own(t) is not ABSENT:
+            level.settle(t)
+            level.put(t, None)
 
 
 def carry(source: Tensor, target: Any) -> Any:

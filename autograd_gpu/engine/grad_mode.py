@@ -64,7 +64,7 @@ class State:
     def __init__(self):
         self.enabled = True
         self.inference = False
-        self.sees = sys.maxsize              # of the dual levels, how many its operations carry tangents at, outermost first
+        self.sees = sys.maxsize              # its operations carry tangents at the dual levels of a smaller number
         self.run = quiet_context().run       # quiet_run for when that is taken
         self.saved_hooks = []                # innermost last: (pack, unpack)
         self.disabled_hooks = None           # the message with which saved-tensor hooks are refused, if they are
@@ -153,13 +153,15 @@ def _noting_changed():
 
 def carries_tangents() -> bool:
     """Whether this thread's operations carry tangents, where an operand has one."""
-    return bool(everywhere.levels) and local.state.sees > 0 and not local.state.inference
+    state = local.state
+    return bool(everywhere.levels) and everywhere.levels[0].number < state.sees and not state.inference
 
 
-def set_levels(levels):
-    """Make these the dual levels, in all threads."""
+def set_levels(change):
+    """Make `change(levels)` the dual levels, in all threads, as one step: each thread enters and leaves its own."""
     local.state                              # noqa: B018 - as above
     with _lock:
+        levels = change(everywhere.levels)
         everywhere.unusual += len(levels) - len(everywhere.levels)
         everywhere.levels = levels
         for state in _states:
@@ -253,16 +255,16 @@ class enable_grad(no_grad):
 class set_grad_enabled(_Mode):
     """Turn recording on or off at once; as a context manager, until its end; as a decorator, in the function only.
 
-    Reference: torch.set_grad_enabled.
+    Raises: TypeError for a mode that is no bool. Reference: torch.set_grad_enabled.
     """
 
     __slots__ = ("_flag", "_before")
 
     def __init__(self, mode: bool):
         self._previous = []
-        if not isinstance(mode, (bool, int)):
+        if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
-        self._flag = bool(mode)
+        self._flag = mode
         self._before = _enable(self._flag)
 
     def __enter__(self):
@@ -282,19 +284,24 @@ class set_grad_enabled(_Mode):
 
 
 class setting(contextlib.ContextDecorator):
-    """A field of this thread's state, `_field`, set from now on; as a context manager until its end, as a decorator in the function."""
+    """A field of this thread's state, `_field`, set from now on; as a context manager until its end, as a decorator in the function.
+
+    Raises: TypeError for a mode that is no bool.
+    """
 
     _field: str
 
     def __init__(self, mode):
-        self._mode, self._before = bool(mode), getattr(local.state, self._field)
+        if not isinstance(mode, bool):
+            raise TypeError(f"{type(self).__name__}(): argument 'enabled' must be bool, not {type(mode).__name__}")
+        self._mode, self._before = mode, getattr(local.state, self._field)
         setattr(local.state, self._field, self._mode)
 
     def _recreate_cm(self):                  # of a decorated function's call
         return type(self)(self._mode)
 
     def __enter__(self):
-        return self
+        pass
 
     def __exit__(self, *exc_info):
         setattr(local.state, self._field, self._before)

@@ -70,13 +70,13 @@ def depend_on(t, others) -> None:
 def remembering():
     """A block in which a forward runs; gives the list of weak references to what depends on its inputs, as plain tensors at the end."""
     state = local.state
-    outer, state.inside = state.inside, []
-    enabled, state.enabled = state.enabled, False
-    state.refresh()
+    outer, found = (state.inside, state.enabled, state.mode), []
     try:
-        yield state.inside
-    finally:
-        found, state.inside, state.enabled = state.inside, outer, enabled
+        state.inside, state.enabled = found, False
+        state.refresh()
+        yield found
+    finally:                                 # first what needs no call, as in engine/run.py
+        state.inside, state.enabled, state.mode = outer
         state.refresh()
         for reference in found:
             t = reference()

@@ -283,11 +283,14 @@ def unlink(node, state=_unlinking):
     if state.pending is not None:            # further up, this thread is already in the loop below
         state.pending.append(held)
         return
-    state.pending = pending = [held]
+    pending = [held]
     del held
-    while pending:
-        pending.pop()
-    state.pending = None
+    try:
+        state.pending = pending
+        while pending:
+            pending.pop()
+    finally:                                 # in here too a signal's handler may raise
+        state.pending = None
 
 
 def unlinking(cls):

@@ -10,7 +10,7 @@ from autograd_gpu.engine.forward_mode import carry
 from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.hooks import LeafHooks
 from autograd_gpu.engine.node import edge_of
-from autograd_gpu.engine.saved import NEVER, RELEASED, Packed, constant, freed, own_result
+from autograd_gpu.engine.saved import NEVER, RELEASED, Packed, constant, freed, own_result, writes_since
 
 
 def pack_saved(node, state):
@@ -23,12 +23,13 @@ def pack_saved(node, state):
 def packing(pack_hook, unpack_hook):
     """Within the block nothing is recorded, and `pack(t, edge, requires, counter)` runs the pack hook and gives a Packed."""
     state = local.state
-    enabled, state.enabled = state.enabled, False
-    state.refresh()
+    outer = state.enabled, state.mode
     try:
+        state.enabled = False
+        state.refresh()
         yield functools.partial(_pack, pack_hook, unpack_hook)
-    finally:
-        state.enabled = enabled
+    finally:                                 # first what needs no call, as in engine/run.py
+        state.enabled, state.mode = outer
         state.refresh()
 
 
@@ -69,7 +70,7 @@ def _pack(pack_hook, unpack_hook, t, edge, requires, counter):
     packed = Packed()
     before = version(t).count
     packed.content = pack_hook(t)
-    if version(t).count != before:
+    if writes_since(version(t), before):
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
                            "can not be modified by in-place operations: write to a clone()")
     packed.unpack, packed.counter, packed.edge, packed.requires = unpack_hook, counter, edge, requires

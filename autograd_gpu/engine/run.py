@@ -28,29 +28,26 @@ def run(task: GraphTask, roots):
     depth = state.depth
     if depth and not depth % NESTED and state.started_at != depth:
         return _on_a_fresh_thread(task, roots, state)
-    outer, mode, noting = (state.graph_task, state.at, state.enabled), state.mode, everywhere.noting
+    outer, noting, quiet = (state.graph_task, state.at, state.enabled, depth, state.mode), everywhere.noting, QUIET_VARIABLE.get()
     task.prepare(roots)
-    state.graph_task, state.enabled, state.depth = task, task.create_graph, depth + 1
-    if task.create_graph or state.inside is not None:
-        state.refresh()
-    else:
-        state.mode = OFF
-    token = QUIET_VARIABLE.set(QUIET)
-    streams = streams_of(task) if _device.cupy is not None else ()
     try:
+        state.graph_task, state.enabled, state.depth = task, task.create_graph, depth + 1
+        if task.create_graph or state.inside is not None:
+            state.refresh()
+        else:
+            state.mode = OFF
+        QUIET_VARIABLE.set(QUIET)
+        streams = streams_of(task) if _device.cupy is not None else ()
         if not streams:
             _drain(task, roots)
         else:
             _run_on_cuda(task, roots, streams, state)
-    finally:
-        QUIET_VARIABLE.reset(token)
+    finally:                                 # first what needs no call: with one comes a KeyboardInterrupt that is on its way
+        state.graph_task, state.at, state.enabled, state.depth, state.mode = outer
+        QUIET_VARIABLE.set(quiet)
         if task.current is not None:
             task.work_on(None)
-        state.graph_task, state.at, state.enabled = outer
-        state.depth = depth
-        if everywhere.noting is noting:
-            state.mode = mode
-        else:                                # a hook has switched anomaly mode, or record_lines
+        if everywhere.noting is not noting:  # a hook has switched anomaly mode, or record_lines
             state.refresh()
 
 

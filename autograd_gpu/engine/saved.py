@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 
-from autograd_gpu.base import Tensor, Version, version, wrap
+from autograd_gpu.base import CHANGE, Tensor, Version, version, wrap
 from autograd_gpu.engine.forward_mode import carry_from_packed, carry_from_result
 from autograd_gpu.engine.grad_mode import everywhere, local
 from autograd_gpu.engine.node import LAST
@@ -80,8 +80,8 @@ def _modified(node, what, like, counter, expected):
     where = getattr(counter, "written_at", None)
     return RuntimeError(
         f"{type(node).name(node)}: {what} (shape {tuple(like.shape)}, {like.dtype}), one of the variables needed for gradient computation, "
-        f"has been modified by an inplace operation: it is at version {counter.visible()}; expected version "
-        f"{expected - sum(c < expected for c in counter.detached)}. Write to a clone() instead, or after the backward. " + (
+        f"has been modified by an inplace operation: it is at version {counter.count % CHANGE}; expected version "
+        f"{expected % CHANGE}. Write to a clone() instead, or after the backward. " + (
             f"The last write to it:\n{where}" if where else
             "Anomaly mode, torch.autograd.set_detect_anomaly(True), shows the line that wrote to it"))
 
@@ -101,7 +101,7 @@ def saved_input(node, name):
     if isinstance(value, Packed):
         return value.open(node, f"its saved input '{name}'", saved_at)
     counter = version(value)
-    if value._node is None and counter.count - 1 in counter.detached and _had_history(node, name):
+    if value._node is None and _had_history(node, name):
         raise _was_detached(node, name)
     if writes_since(counter, saved_at):
         raise _modified(node, f"its saved input '{name}'", value._array, counter, saved_at)
@@ -158,8 +158,8 @@ def saved_aux(node, name):
 
 
 def writes_since(counter: Version, saved_at):
-    """Whether the memory was written to after the count was saved; a detach_() step is not a write."""
-    return counter.count - saved_at > sum(c >= saved_at for c in counter.detached)
+    """Whether the memory was written to after the count was saved."""
+    return (counter.count - saved_at) % CHANGE != 0
 
 
 def _had_history(node, name):

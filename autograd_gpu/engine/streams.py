@@ -34,7 +34,7 @@ def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
     Reference: torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch.
     """
     global _warns
-    _warns = enabled
+    _warns = _checked(enabled)
 
 
 def set_override_stale_capture_stream(enabled: bool) -> None:
@@ -44,7 +44,13 @@ def set_override_stale_capture_stream(enabled: bool) -> None:
     Reference: torch.autograd.graph.set_override_stale_capture_stream.
     """
     global _overrides
-    _overrides = enabled
+    _overrides = _checked(enabled)
+
+
+def _checked(enabled):
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"enabled must be a bool, but got {type(enabled).__name__}")
+    return enabled
 
 
 def streams_of(task):

@@ -516,7 +516,7 @@ def _record_saved(text, op):
     for r in op.saved_results:
         out, data = ("out", "data") if op.outputs == 1 else (f"o_{r}", f"d_{r}")
         text(f"v = {out}._counter")
-        text(f"if v is None: v = {out}._counter = new(Version); v.count = 0; v.detached = ()")
+        text(f"if v is None: v = {out}._counter = new(Version); v.count = 0")
         text(f"node.s_{r} = {data}; node.c_{r} = v; node.k_{r} = v.count")
     for a in op.saved_aux:
         text(f"node.s_{a} = s_{a}")

@@ -231,13 +231,14 @@ def gaps(x):
 
 @composite(method=False, function=False)
 def eigh_backward(grad_values, grad_vectors, values, vectors):
-    """The gradient from both results, or from one."""
+    """The gradient from both results, or from one. It is Hermitian, as the matrix is: what turns the vectors is skew."""
     if grad_vectors is None:
         return (vectors * grad_values[..., None, :]) @ F.mH(vectors)
     turned = F.mH(vectors) @ grad_vectors
     turn = F.diagonal(turned, 0, -2, -1)
     F.check_phase("eigh", turn)
-    inner = (turned - F.diag_embed(turn)) / F.gaps(values)
+    turned = turned - F.diag_embed(turn)
+    inner = (turned - F.mH(turned)) / (2 * F.gaps(values))
     if grad_values is not None:
         inner = inner + F.diag_embed(grad_values)
     return vectors @ (inner @ F.mH(vectors))

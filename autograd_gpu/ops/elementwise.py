@@ -334,7 +334,7 @@ def sgn_grad(grad, self, result):
     """Across the circle nothing changes; along it, as much as 1 / |self|."""
     if self.dtype.kind != "c":
         return F.no_gradient(grad)
-    along = grad - result * F.real(F.conj(result) * grad)
+    along = F.where(self == 0, 0, grad - result * F.real(F.conj(result) * grad))         # or the tangent at 0 is no number
     return F.where(self == 0, 0, along / F.abs(self))
 
 

@@ -50,8 +50,7 @@ def check_writable(t: Tensor, name: str, others=()) -> bool:
 def _check_memory(t, name, tracked):
     """Raises RuntimeError where the memory does not allow the write."""
     array = t._array
-    repeated = any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)])
-    if repeated and array.size and (tracked or name not in _REPEATABLE):
+    if array.size and (tracked or name not in _REPEATABLE) and _device.repeats(array):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
                            f"location. Please clone() the tensor, of shape {array.shape}, before the operation")
     if type(array) is np.ndarray and not array.flags.writeable:
@@ -166,9 +165,9 @@ def inplace(op):
         if not _dtype.can_cast(data.dtype, input._array.dtype):
             raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
                                f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
-        written(input, data)
         if everywhere.levels:
-            write_tangents(input, out)
+            write_tangents(input, out)       # first, as a tangent may refuse
+        written(input, data)
         if tracked and _dtype.category(input._array.dtype) in "fc":
             if not out._requires:
                 operands = source, *args, *kwargs.values()

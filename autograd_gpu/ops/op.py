@@ -83,7 +83,7 @@ class Op:
         self.hidden, self.aux = tuple(hidden), tuple(aux)
         self.given = 1 + len(self.aux)       # how much the body returns, its results counted as one
         shown = [n for n in self.output_names if n not in self.hidden]
-        self.result_type = _result_type(self.name.removesuffix("_dim").removesuffix("_correction"), shown) if len(shown) > 1 else None
+        self.result_type = _result_type(self.name, shown) if len(shown) > 1 else None
         self.accepts_none, self.linear = accepts_none, linear
         self.lifts = elementwise
         self.promotes = promote if promote is not None else \
@@ -367,13 +367,19 @@ def _direct_ufunc(record):
     return found if isinstance(found, str) else None
 
 
-def _result_type(name, fields):
-    """A named tuple whose fields read and print as torch.return_types' do."""
+def _result_type(op, fields):
+    """A named tuple whose fields read and print as torch.return_types' do; copied and pickled by the name of the op."""
+    name = op.removesuffix("_dim").removesuffix("_correction")
     cls = collections.namedtuple(name, fields)
 
     def __repr__(self):
         parts = ",\n".join(f"{f}={v!r}" for f, v in zip(self._fields, self, strict=True))
         return f"torch.return_types.{name}(\n{parts})"
-    made = type(name, (cls,), {"__slots__": (), "__repr__": __repr__, "__new__": lambda c, values: tuple.__new__(c, values)})
+    made = type(name, (cls,), {"__slots__": (), "__repr__": __repr__, "__new__": lambda c, values: tuple.__new__(c, values),
+                               "__reduce__": lambda self: (_result, (op, tuple(self)))})
     made.__module__ = "autograd_gpu.return_types"
     return made
+
+
+def _result(op, values):
+    return REGISTRY[op].result_type(values)

@@ -448,6 +448,9 @@ def rare(node, state, op, outs, arguments, aux):
         dual(op, outs, arguments, aux, node)
     if not state.enabled:                    # a custom Function's forward is running
         depend([t for t in outs if t._node is node], node._edges())
+        if op.is_view:
+            for t in outs:
+                t._view.step = unrecorded(t._view.step)
         return
     if everywhere.noting:
         note(node)

@@ -53,8 +53,7 @@ class _OfBase(Node):
 
 def overlaps(array, steps) -> bool:
     """Whether elements of the view may share memory with each other: after expand or unfold."""
-    return any([n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)]) or \
-        any([step[0].name in ("unfold", "as_strided") for step in steps])
+    return _device.repeats(array) or any([step[0].name in ("unfold", "as_strided") for step in steps])
 
 
 class AsStrided(_OfBase):

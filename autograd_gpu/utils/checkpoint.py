@@ -154,7 +154,9 @@ class _Frame:
         self.surroundings = Surroundings()   # where the first run was, devices and streams
         self.lock = threading.RLock()        # guards `values`; held while computing: several devices' workers want one result
         self.others = [None if isinstance(a, Tensor) else (a,) for a in args]
-        self.inputs = _Inputs.apply(empty(0, requires_grad=True), *[a for a in args if isinstance(a, Tensor)]).grad_fn
+        given = [a for a in args if isinstance(a, Tensor)]
+        self.results = [not a.is_leaf for a in given]
+        self.inputs = _Inputs.apply(empty(0, requires_grad=True), *given).grad_fn
 
     def pack(self, t):
         """Of the first run."""
@@ -187,7 +189,11 @@ class _Frame:
         """{number: value} of what is still needed."""
         values: dict[int, Tensor] = {}
         run = _Run(self, values)
-        tensors = iter(self.inputs.saved_tensors)
+        given = self.inputs.saved_tensors
+        if any([result and t.grad_fn is None for t, result in zip(given, self.results, strict=True)]):
+            raise RuntimeError("checkpoint: Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): call "
+                               "detach() on the argument instead, which leaves it as it is")
+        tensors = iter(given)
         with contextlib.suppress(_Stop), saved_tensors_hooks(run.pack, lambda t: t), enable_grad():
             self.again(*[next(tensors) if other is None else other[0] for other in self.others])
         if run.beyond:

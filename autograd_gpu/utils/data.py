@@ -342,7 +342,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Mapping):
         return _kept_kind(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*[default_convert(x) for x in data])
+        return type(data)._make([default_convert(x) for x in data])
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         return [default_convert(x) for x in data]
     return data
@@ -373,7 +373,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
         if any([len(sample) != len(first) for sample in batch]):
             raise RuntimeError("each element in list of batch should be of equal size")
         parts = [default_collate(part) for part in zip(*batch, strict=True)]
-        return type(first)(*parts) if hasattr(first, "_fields") else parts
+        return type(first)._make(parts) if hasattr(first, "_fields") else parts
     raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}: pass a "
                     f"collate_fn")
 
