@@ -15,7 +15,9 @@ CHANGE = 1 << 40                             # what a step counts that is no wri
 class Version:
     """Counts the in-place writes to one memory, and changes of what its Tensors require; shared by every Tensor over it."""
 
-    __slots__ = ("count", "written_at")      # the last: in anomaly mode, the line of the last write
+    __slots__ = ("count",
+                 "written_at",               # in anomaly mode: the line of the last write
+                 "moved")                    # once one of its Tensors was given other memory by `.data`: how often
 
     def __init__(self):
         self.count = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+import types
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -162,8 +163,11 @@ def on_cuda(device=None):
 
 
 def cuda_device(where) -> Device:
-    """A CUDA device that exists, by default the current one. Raises RuntimeError without it, ValueError for another kind of device."""
-    where = resolve("cuda" if where is None else where)
+    """A CUDA device that exists, by default, or for a negative number, the current one.
+
+    Raises RuntimeError without it, ValueError for another kind of device.
+    """
+    where = resolve("cuda" if where is None or isinstance(where, int) and where < 0 else where)
     if where.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {where}")
     return where
@@ -224,12 +228,11 @@ def of(array) -> Device:
 
 def from_dlpack(exporter):
     """The array over what an object of another library offers by DLPack, on the device where that is."""
-    kind, index = exporter.__dlpack_device__()
+    kind, _ = exporter.__dlpack_device__()
     if kind in _HOST:
         return np.from_dlpack(exporter)
     _usable(f"from_dlpack: memory on a device of DLPack's kind {int(kind)}")
-    with guard(Device("cuda", index)):
-        return cupy.from_dlpack(exporter)
+    return cupy.from_dlpack(exporter)        # which makes its device current
 
 
 _HOST = (1, 3, 11)                           # DLPack's numbers for host memory: pageable, or page-locked by CUDA or ROCm
@@ -250,8 +253,20 @@ def _in_bfloat16(found, a):
     return found.astype(a.dtype) if a.dtype.kind == "V" else found
 
 
+def strided(array, shape, strides, offset=0):
+    """A view of a CuPy array that walks its memory in steps of its own, from so many bytes after its first element.
+
+    It has a base and keeps the array, which CuPy's as_strided does not: by its base a view is known for one, and the array that has the
+    memory says which streams use it.
+    """
+    memory = cupy.cuda.UnownedMemory(array.data.ptr + offset, array.nbytes, array, array.device.id)
+    return cupy.ndarray(shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), strides).view()
+
+
 class _LikeNumPy:
     """CuPy as bodies of ops see it: its functions, and NumPy's results where its own differ."""
+
+    lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=strided))
 
     def __getattr__(self, name):
         found = getattr(cupy, name)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autograd_gpu.autograd.functional import Drawn, basis, check_randomness, columns, linearized, pushed, recorded_grad
-from autograd_gpu.base import Tensor, version
+from autograd_gpu.base import Tensor
 from autograd_gpu.engine.forward_mode import carry, seen
 from autograd_gpu.engine.grad_mode import enable_grad, is_grad_enabled
 from autograd_gpu.engine.node import LEAF, edge_of
@@ -368,14 +368,14 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         if not sizes[0]:
             raise RuntimeError("vmap: the mapped dimension has size 0, so that there is nothing to stack")
         drawn = Drawn(randomness, leaves)
-        whole = [(t, version(t).visible()) for t, d in zip(leaves, dims, strict=True)
+        whole = [(t, t._version) for t, d in zip(leaves, dims, strict=True)
                  if d is None and isinstance(t, Tensor) and not t.is_inference()]
         found = []
         for k in range(sizes[0]):
             with drawn.slice(k):
                 one = unflatten(form, [t if d is None else t.select(d, k) for t, d in zip(leaves, dims, strict=True)])
                 found.append(flatten(func(*one, **kwargs)))
-            if k == 0 and sizes[0] > 1 and any([version(t).visible() != count for t, count in whole]):
+            if k == 0 and sizes[0] > 1 and any([t._version != count for t, count in whole]):
                 raise RuntimeError("vmap: the function wrote to an argument that is not taken apart, and would do so for each slice: let "
                                    "it write to a clone()")
         drawn.check()

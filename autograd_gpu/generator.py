@@ -9,6 +9,7 @@ import functools
 import math
 import secrets
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Generator:
         seed = _seed(seed)
         with self._drawing():
             if self._drawn_on is not None:   # its memory may still be in use
-                hold([self._drawn_on.mark()], self._stream)
+                hold([self._drawn_on], self._stream)
             self._seed, self._stream = seed, self._start(seed)
             self._path, self._branches = (seed,), 0          # what names the stream, and how many were derived from it: see Repeatable
         return self
@@ -180,6 +181,13 @@ def default_of(where) -> Generator:
         return _defaults[where]
 
 
+class _Repeats(threading.local):
+    generators: Any = None                   # those of CUDA that can be drawn from again, in a block of Repeatable.first in this thread
+
+
+_repeats = _Repeats()
+
+
 class Repeatable:
     """What the default generators draw from now on, so that it can be drawn again: in a block of `first`, then in blocks of `again`.
 
@@ -200,16 +208,14 @@ class Repeatable:
 
     @contextlib.contextmanager
     def first(self):
-        """Draw what will be repeated. Raises RuntimeError where a generator was made inside."""
-        branches = self._branched()
+        """Draw what will be repeated. Raises RuntimeError, in the draw, where this thread draws from a generator made since."""
+        branches, around = self._branched(), _repeats.generators
         outer = {generator: generator._replace(**new) for generator, new in branches.items()}
+        _repeats.generators = branches.keys() if around is None else branches.keys() & around
         try:
             yield
-            made = [str(generator.device) for generator in _on_cuda() if generator not in branches]
-            if made:
-                raise RuntimeError(f"random numbers were first drawn on {', '.join(made)} inside of what is to be run again: pass it a "
-                                   f"tensor of that device, or draw a number there before")
         finally:
+            _repeats.generators = around
             for generator, before in outer.items():
                 if generator._stream is branches[generator]["_stream"]:          # it was not seeded meanwhile
                     generator._replace(**before)
@@ -255,7 +261,11 @@ class _Branch:
 def generator_for(where, generator=None) -> Generator:
     """A generator for arrays of a device: the one given or the default. Raises TypeError or RuntimeError if it does not fit."""
     if generator is None:
-        return default_of(where)
+        found = default_of(where)
+        if _repeats.generators is not None and found is not default_generator and found not in _repeats.generators:
+            raise RuntimeError(f"random numbers were first drawn on {where} inside of what is to be run again: pass it a tensor of that "
+                               f"device, or draw a number there before")
+        return found
     if not isinstance(generator, Generator):
         raise TypeError(f"argument 'generator' must be a torch.Generator, not {type(generator).__name__}")
     if generator.device != where:

@@ -317,6 +317,8 @@ def _set_data(self, value):
     if self._requires:
         _creation.check_differentiable(value._array.dtype)
     self._array = value._array
+    if self._counter is not None:
+        self._counter.moved = getattr(self._counter, "moved", 0) + 1
     if INFERENCE in (self._counter, value._counter):
         self._counter = INFERENCE if value._counter is INFERENCE else None
     if type(self) in (Tensor, CudaTensor):

@@ -182,7 +182,9 @@ def main(args):
     found = table(rates)
     for name, ways in found.items():
         total = sum(NETS[name]().sizes) / 1e9
-        print(f"\n{name}, {total:.1f} GB of values; hidden (5 %) with prefetch=8 from {hidden_from(NETS[name](), rates)} GB/s on")
+        link = hidden_from(NETS[name](), rates)
+        where = f"from {link} GB/s on" if link else "at none of these links"
+        print(f"\n{name}, {total:.1f} GB of values; hidden (5 %) with prefetch=8 {where}")
         print("  link, GB/s        " + "".join(f"{link:>7}" for link in LINKS))
         for way, values in ways.items():
             print(f"  {way:18}" + "".join(f"{v:>7.2f}" for v in values))

@@ -4,7 +4,7 @@
 
 CuPy's pool is given a limit that holds the model, its optimizer and six of the network's values. Plain training runs out of memory in the
 first forward; inside save_on_cpu the same steps run. The picture shows the memory in use after each layer of one step.
-Needs a CUDA device; `python -m tests.simgpu -m examples.offload --layers 8 --width 16 --batch 64` runs it on a simulated one.
+Needs a CUDA device; `python -m tests.simgpu -m examples.offload --layers 12 --width 32 --batch 512` runs it on a simulated one.
 """
 import argparse
 import contextlib

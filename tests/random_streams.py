@@ -2,6 +2,8 @@
 
     python -m tests.simgpu -m tests.random_streams --count 1000 --seed 0          simulated devices, which find what no event orders
     python -m tests.random_streams --count 1000 --seed 0                          two GPUs: values only
+    python -m tests.simgpu -m tests.random_streams --count 1000 --prefetch 2      with all saved values in host memory
+    python -m tests.simgpu -m tests.random_streams --count 1000 --threads 4       four graphs at a time, on the same streams
 
 Each step of a graph runs on a stream that is drawn with it. The user's duty is done as in PyTorch: a stream waits for those that made its
 operands, and record_stream tells whose memory it uses. What backward does by itself is the library's. It is called on a stream that is
@@ -15,11 +17,12 @@ import random
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 import autograd_gpu as torch
-from autograd_gpu.autograd.graph import saved_tensors_hooks
+from autograd_gpu.autograd.graph import save_on_cpu, saved_tensors_hooks
 from autograd_gpu.utils.checkpoint import checkpoint
 from tests.simgpu import runtime
 
@@ -83,6 +86,7 @@ class Graph:
         self.caller, self.way, self.runs = place(), rng.choice(WAYS), rng.choice((1, 1, 2))
         self.given, self.hooked = rng.random() < 0.5, rng.random() < 0.3
         self.threads = rng.choice((None, None, True, False))
+        self.waits = {k for k in made if rng.random() < 0.2}     # values in whose backward the host waits, as a GPU may be as far by then
 
 
 @functools.cache
@@ -140,6 +144,9 @@ def run(graph, cuda):
             places.use(x, y)
             made = x.to(places.device(place)) * 1 if op is None else OPS[op](x, y)
         values.append(places.note(made, place))
+    for k in graph.waits if cuda else ():
+        if values[k].requires_grad:
+            values[k].register_hook(lambda g: [torch.cuda.synchronize(d) for d in range(DEVICES)] and None)
     if graph.retained is not None:
         values[graph.retained].retain_grad()
     found = []
@@ -172,37 +179,45 @@ def run(graph, cuda):
         return [None if g is None else g.detach().cpu().numpy() for g in found]
 
 
-def differences(seed):
-    """What is wrong with the graph of a seed: None, or in words."""
+def compared(seed, prefetch=None):
+    """How the gradients of a seed's graph differ from the CPU's: None, or in words. With `prefetch` all that is saved is offloaded."""
     graph = Graph(seed)
-    want = run(graph, cuda=False)
-    try:
-        if runtime.active():
-            with runtime.faults():
-                got = run(graph, cuda=True)
-        else:
+    with contextlib.nullcontext() if prefetch is None else save_on_cpu(pin_memory=True, prefetch=prefetch):
+        want = run(graph, cuda=False)
+        try:
             got = run(graph, cuda=True)
-    except RuntimeError as error:
-        return f"{error}"
+        except RuntimeError as error:
+            return f"{error}"
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         if (a is None) != (b is None) or a is not None and not np.allclose(a, b, rtol=1e-9, atol=1e-12):
             return f"gradient {i}: {a}, not {b}"
     return None
 
 
+def differences(seeds, prefetch=None, threads=1):
+    """["seed 7: what is wrong"], and what simulated devices found: after each graph, or, with several threads, at the end."""
+    seeds, found = list(seeds), []
+    for some in ([seed] for seed in seeds) if threads == 1 else (seeds,):
+        try:
+            with runtime.faults() if runtime.active() else contextlib.nullcontext(), ThreadPoolExecutor(threads) as pool:
+                results = list(pool.map(compared, some, [prefetch] * len(some)))
+            found += [f"seed {seed}: {what}" for seed, what in zip(some, results, strict=True) if what]
+        except RuntimeError as error:
+            found.append(f"seed {some[0]}{'' if threads == 1 else ' and on'}: {error}")
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--prefetch", type=int, help="run inside of save_on_cpu(pin_memory=True, prefetch=...)")
+    parser.add_argument("--threads", type=int, default=1, help="how many graphs run at a time")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    start, wrong = time.perf_counter(), 0
-    for seed in range(options.seed, options.seed + options.count):
-        found = differences(seed)
-        if found:
-            wrong += 1
-            print(f"seed {seed}: {found}")
-    print(f"{options.count} graphs, {wrong} wrong, {time.perf_counter() - start:.0f} s")
+    start = time.perf_counter()
+    wrong = differences(range(options.seed, options.seed + options.count), options.prefetch, options.threads)
+    print("\n".join([*wrong, f"{options.count} graphs, {len(wrong)} wrong, {time.perf_counter() - start:.0f} s"]))
     sys.exit(bool(wrong))
 
 

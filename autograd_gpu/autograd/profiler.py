@@ -16,6 +16,7 @@ from autograd_gpu import devices as _device
 from autograd_gpu.autograd.memory import Counted
 from autograd_gpu.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg, Interval, built
 from autograd_gpu.base import Tensor
+from autograd_gpu.cuda.streams import current
 from autograd_gpu.engine import deliver as _deliver
 from autograd_gpu.engine.anomaly_mode import user_frames
 from autograd_gpu.engine.grad_mode import everywhere
@@ -281,11 +282,12 @@ def _shape(x):
 
 
 def _cuda_device(operands):
-    """The CUDA device of the first operand that is on one, or None."""
+    """The CUDA device of the first operand that is on one, or None; None also where its stream is captured, as nothing runs there."""
     for x in flatten(operands)[0]:
         array = getattr(x, "_array", x)
         if _device.is_array(array) and _device.of(array) is not _device.CPU:
-            return _device.of(array)
+            where = _device.of(array)
+            return None if current(where.index).is_capturing() else where
     return None
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
@@ -80,11 +81,14 @@ class save_on_cpu(saved_tensors_hooks):
     ahead_bytes: with pin_memory, how many bytes of values may be on the device only for their copies: at most so many each way, but at
     least one value. A value that does not fit makes the device, not the host, wait for an earlier one.
     device_type is accepted for programs that give it. `graph.offload_report()` says what was moved and what was hidden.
-    Raises: ValueError for a negative number, or prefetch without pin_memory. Reference: torch.autograd.graph.save_on_cpu.
+    Raises: ValueError for a negative number, or prefetch without pin_memory; TypeError for a prefetch that is no integer.
+    Reference: torch.autograd.graph.save_on_cpu.
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda", prefetch: int = 0, min_bytes: int = 0,
                  ahead_bytes: int = 1 << 28):
+        if not isinstance(prefetch, numbers.Integral):
+            raise TypeError(f"save_on_cpu: prefetch is a number of nodes, an int, not {type(prefetch).__name__}")
         for name, value in ("prefetch", prefetch), ("min_bytes", min_bytes), ("ahead_bytes", ahead_bytes):
             if value < 0:
                 raise ValueError(f"save_on_cpu: {name} must not be negative, got {value}")

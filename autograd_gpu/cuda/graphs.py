@@ -14,8 +14,8 @@ from autograd_gpu.cuda.streams import Stream, StreamContext, as_stream, captures
 _MODES = ("global", "thread_local", "relaxed")
 _NOT = ("A graph takes kernels and copies between arrays of its device. It does not take what calls cuBLAS, cuSOLVER or cuRAND (matrix "
         "products and what is made of them: matmul, linear, convolutions, attention; solvers; random numbers), copies from or to host "
-        "memory (tensor(), .to(), .cpu()), nor what lets the host wait (.item(), x[mask], synchronize()). Compute that before the block, "
-        "or after it")
+        "memory (tensor(), .to(), .cpu(), save_on_cpu), nor what lets the host wait (.item(), x[mask], synchronize()). Compute that before "
+        "the block, or after it")
 
 
 def graph_pool_handle() -> Any:
@@ -43,7 +43,8 @@ class CUDAGraph:
         """Capture what is put on the current stream from now on, in this thread. `pool`: memory shared with other graphs.
 
         capture_error_mode is accepted: meanwhile memory may have to be taken from the driver, which CUDA allows in its relaxed mode only.
-        Raises: RuntimeError on the default stream, or where this object has a graph already; ValueError for another mode.
+        Raises: RuntimeError on the default stream, or where this object has a graph already; ValueError for another mode, TypeError for
+        another pool.
         Reference: torch.cuda.CUDAGraph.capture_begin.
         """
         if capture_error_mode not in _MODES:
@@ -55,10 +56,13 @@ class CUDAGraph:
         if stream.cuda_stream in (0, 1):
             raise RuntimeError("CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on "
                                "the default stream.)")
-        self._pool = pool if pool is not None else graph_pool_handle()
+        pool = graph_pool_handle() if pool is None else pool
+        if not isinstance(pool, _device.cupy.cuda.MemoryPool):
+            raise TypeError(f"capture_begin(): argument 'pool' must be what graph_pool_handle() or a graph's pool() gives, not "
+                            f"{type(pool).__name__}")
         stream._cupy.begin_capture()
-        self._stream = stream
-        self._allocator = _device.cupy.cuda.using_allocator(self._pool.malloc)
+        self._pool, self._stream = pool, stream
+        self._allocator = _device.cupy.cuda.using_allocator(pool.malloc)
         self._allocator.__enter__()
         captures.append(self._kept)
 

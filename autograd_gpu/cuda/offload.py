@@ -12,7 +12,6 @@ get the same memory, comes after. That happens where more than `ahead` bytes are
 """
 from __future__ import annotations
 
-import atexit
 import collections
 import contextlib
 import threading
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from autograd_gpu import devices as _device
+from autograd_gpu.cuda.streams import captures, here
 from autograd_gpu.cuda.traffic import TRAFFIC, timed_wait
 
 kept: dict[int, Any] = {}                    # by id: what lies in page-locked memory now; empty: no backward has to look for it
@@ -103,12 +103,6 @@ class PinnedPool:
 pool = PinnedPool()
 
 
-@atexit.register
-def _at_exit():
-    with contextlib.suppress(Exception):     # after an error of the device nothing can be waited for
-        pool.give_back()                     # the interpreter would free it without a wait
-
-
 # ------------------------------------------------------------------------------------------------------------------- copies
 
 class _Leaving:
@@ -128,10 +122,9 @@ class _Leaving:
 
 
 class _Lanes:
-    """A device's streams for copies, and the arrays that are on their way out."""
+    """The current device's streams for copies, and the arrays that are on their way out."""
 
-    def __init__(self, device):
-        self.device = device
+    def __init__(self):
         self.out, self.back = (_device.cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.leaving: collections.deque[_Leaving] = collections.deque()
         self.lock = threading.RLock()        # guards `leaving`, and the order of copies and their events
@@ -168,7 +161,7 @@ def _lanes_of(device) -> _Lanes:
             if found is None:
                 if not _lanes:
                     _be_patient()
-                found = _lanes[device.index] = _Lanes(device)
+                found = _lanes[device.index] = _Lanes()
     return found
 
 
@@ -190,10 +183,16 @@ def _be_patient():
         _device.cupy.cuda.set_allocator(allocate)
 
 
+def _refuse_capture():
+    """Raise RuntimeError where the current stream is captured: later copies would have to wait for events that exist in the graph only."""
+    if captures and here().is_capturing():
+        raise RuntimeError("save_on_cpu: copies to and from host memory cannot be captured into a CUDA graph: capture without it")
+
+
 def settle():
     """Free every array whose copy to host memory is done. The host waits for nothing."""
     for lanes in list(_lanes.values()):
-        with _device.guard(lanes.device), lanes.lock:
+        with lanes.lock:
             lanes.settle()
 
 
@@ -220,7 +219,8 @@ class Offloaded:
         TRAFFIC.left(self)
 
     def fetch(self):
-        """Its elements on their device again, in new memory, for the current stream."""
+        """Its elements on their device again, in new memory, for the current stream. Raises RuntimeError where that is captured."""
+        _refuse_capture()
         found = _device.moved(self._host, _device.CPU, self.device)
         TRAFFIC.came_back(self)
         return found
@@ -242,6 +242,7 @@ class Pinned(Offloaded):
 
     def _out(self, elements):
         with _device.guard(self.device):
+            _refuse_capture()
             lanes = _lanes_of(self.device)
             self._buffer = pool.take(self.nbytes)
             pinned = self._buffer.of
@@ -261,8 +262,9 @@ class Pinned(Offloaded):
                 lanes.leaving.append(self._leaving)
 
     def coming(self) -> Coming:
-        """Start the copy back, into memory of the current stream."""
+        """Start the copy back, into memory of the current stream. Raises RuntimeError where that is captured."""
         with _device.guard(self.device):
+            _refuse_capture()
             lanes = _lanes_of(self.device)
             pinned, stream = self._buffer.of, _device.cupy.cuda.get_current_stream()
             with lanes.lock:
@@ -346,7 +348,7 @@ class Store:
 
     def put(self, array, counter) -> Part:
         """A CUDA array in host memory. `counter`: its memory's."""
-        version = id(counter), counter.count
+        version = id(counter), counter.count, getattr(counter, "moved", 0)       # .data may bring other values to an address that is free
         layout = (*version, array.data.ptr, array.shape, array.strides, array.dtype)
         part = self._found.get(layout)
         if part is None:

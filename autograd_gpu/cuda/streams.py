@@ -16,11 +16,16 @@ from autograd_gpu import devices as _device
 from autograd_gpu.devices import Device, guard
 
 
+def _only_one(self, protocol):
+    """__reduce_ex__ of what is the driver's: who holds a copy would destroy it, too."""
+    raise TypeError(f"cannot pickle or copy a cuda.{type(self).__name__}: make another one")
+
+
 class Stream:
     """A queue of work of one CUDA device: a new one, which does not wait for the default stream; `with stream:` makes it current.
 
-    device: the current one unless given. priority: lower numbers come first. Two are equal if they name the same queue of the driver.
-    Raises: RuntimeError without CUDA. Reference: torch.cuda.Stream.
+    device: the current one unless given, or for a negative number. priority: lower numbers come first. Two are equal if they name the
+    same queue of the driver. Raises: RuntimeError without CUDA. Reference: torch.cuda.Stream.
     """
 
     __slots__ = ("device", "_cupy", "__weakref__")
@@ -49,6 +54,8 @@ class Stream:
 
     def __cuda_stream__(self):
         return 0, self._cupy.ptr
+
+    __reduce_ex__ = _only_one
 
     def is_capturing(self) -> bool:
         """Whether what is put on it goes into a CUDA graph; the default stream cannot be captured."""
@@ -247,6 +254,8 @@ class Event:
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
         self._timed, self._cupy, self.device = enable_timing, None, None
 
+    __reduce_ex__ = _only_one
+
     def __repr__(self):
         return f"<torch.cuda.Event {'uninitialized' if self._cupy is None else f'{self.cuda_event:#x}'}>"
 
@@ -336,14 +345,15 @@ def keep(array, stream: Stream) -> None:
 def _ended(key):
     with _lock:
         _, memory, used = _users.pop(key)
-    if captures:                             # an event of a capture cannot be asked whether it has passed
-        captures[-1].append(memory)
-    else:
-        hold([s.mark() for s in used], memory)
+    hold(used, memory)
 
 
-def hold(events, memory) -> None:
-    """Keep memory from being used again before the events have passed. Whoever finds none left waits for them, and tries again."""
+def hold(streams, memory) -> None:
+    """Keep memory from being used again before what streams have by now is done. Whoever finds none left waits for it, and tries again."""
+    if capture := captures[-1:]:             # an event of a capture cannot be asked whether it has passed
+        capture[0].append(memory)
+        return
+    events = [s.mark() for s in streams]
     with _lock:
         if not _patient:
             _patient.append(_device.cupy.cuda.get_allocator())
@@ -370,7 +380,7 @@ def _allocate(size):
     try:
         return _patient[0](size)
     except _device.cupy.cuda.memory.OutOfMemoryError:
-        if captures or not let_go(wait=True):
+        if not let_go(wait=True):
             raise
         return _patient[0](size)
 

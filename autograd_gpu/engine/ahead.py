@@ -59,7 +59,7 @@ class Ahead:
     def before(self, node):
         """A node is about to run: fetch what it saved, and what those saved that come next, as far as that was asked for.
 
-        Where the device has no memory for what comes next, that is left for later.
+        What the device has no memory for is left for later: `elements` fetches it when it is wanted.
         """
         with self._lock:
             for line, at in self._at.get(node, {}).items():
@@ -74,8 +74,6 @@ class Ahead:
                         with stream if stream is not None and stream.device is value.device else nullcontext():
                             line.coming[value] = value.coming(), Version()
                     except MemoryError:
-                        if not distance:
-                            raise
                         break
                     held += value.nbytes
 

@@ -91,7 +91,7 @@ def _drain(task, roots):
     watched = ends or everywhere.anomaly or everywhere.profiled              # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
     here, streams = None, task.streams
-    several, instead = (False, None) if streams is None else (streams.several or streams.instead, streams.instead)
+    several, instead = (False, None) if streams is None else (streams.several, streams.instead)
     for n, nr, grad in roots:
         if streams is not None:
             streams.send(task, None, n, nr, grad, grad, deliver)

@@ -183,7 +183,7 @@ def convolution_output(input, weight, size: Size, stride: Size, padding: Size, d
         windows = math.prod(tail)
         found = found.reshape(len(found), groups, matrix.shape[2], windows)
         if not last and target.flags.c_contiguous:
-            np.matmul(matrix, found, out=target.reshape(len(found), groups, matrix.shape[1], windows))
+            np.matmul(matrix, found, out=target.reshape(len(found), groups, matrix.shape[1], windows))    # CuPy takes it by name only
         else:
             found = np.matmul(matrix, found).reshape(len(found), size[1], *tail)
             target[...] = _turned_back(found) if last else found

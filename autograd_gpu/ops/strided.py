@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from autograd_gpu import devices as _device
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.op import view as view_op
@@ -96,7 +97,7 @@ def as_strided_at(self, size: Size, stride: Size, offset: int, own: Size):
     """as_strided, `offset` elements from the first one of self, whose own strides are `own`."""
     strides = tuple([s * self.itemsize for s in stride])
     if np is not numpy:
-        return np.ndarray(size, self.dtype, self.data + offset * self.itemsize, strides)
+        return _device.strided(self, size, strides, offset * self.itemsize)
     interface = dict(self.__array_interface__, shape=tuple(size), strides=strides)
     interface["data"] = interface["data"][0] + offset * self.itemsize, not self.flags.writeable
     view = np.asarray(_Memory(interface, self))

@@ -1,4 +1,6 @@
 """Checkpoints on a device: what is drawn there is drawn again, memory is given back, workers share what was computed."""
+import threading
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,19 @@ def test_a_device_that_is_first_drawn_from_inside_is_an_error(monkeypatch):
     x = torch.ones(3).requires_grad_()
     with pytest.raises(RuntimeError, match="first drawn on cuda:0"):
         checkpoint(lambda t: (t.cuda() * torch.rand(3, device="cuda:0")).exp(), x, use_reentrant=False)
+
+
+def test_what_another_thread_first_draws_meanwhile_is_no_error(monkeypatch):
+    monkeypatch.setattr("autograd_gpu.generator._defaults", {torch.device("cpu"): torch.default_generator})
+
+    def f(t):
+        thread = threading.Thread(target=lambda: torch.rand(3, device="cuda:0"))
+        thread.start()
+        thread.join()
+        return t.exp()
+    x = torch.ones(3).requires_grad_()
+    checkpoint(f, x, use_reentrant=False).sum().backward()
+    assert x.grad[0].item() == pytest.approx(np.e)
 
 
 def test_memory_of_what_is_saved_inside_is_given_back():

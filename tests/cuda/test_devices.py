@@ -546,3 +546,12 @@ def test_memory_statistics():
     torch.cuda.empty_cache()
     free, whole = torch.cuda.mem_get_info(0)
     assert 0 < free <= whole
+
+
+def test_a_gradient_is_not_the_memory_that_was_given():
+    """Where a formula gives a view of it in other strides: of that, too, the engine has to see that it is one."""
+    x = torch.ones(4, 2, device="cuda", requires_grad=True)
+    given = torch.full((4,), 3j, dtype=torch.complex64, device="cuda")
+    torch.view_as_complex(x).backward(given)
+    given.zero_()
+    assert x.grad.tolist() == [[0.0, 3.0]] * 4

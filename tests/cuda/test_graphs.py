@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
+from autograd_gpu.autograd.graph import save_on_cpu
 from tests.cuda.common import cp, gpu, settled
 
 pytestmark = gpu
@@ -93,6 +94,17 @@ def test_several_streams_in_one_graph():
         np.testing.assert_allclose(settled(g), np.exp(value) * (np.sin(3 * value) + 3 * np.cos(3 * value)), rtol=1e-4)
 
 
+def test_what_any_stream_has_made_before_is_there_for_a_replay_on_any_other():
+    (torch.ones(1000, device="cuda") * 2).add(1)             # kernels are compiled
+    with cuda.Stream():
+        x = torch.ones(1000, device="cuda") * 2
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        y = x + 1
+    graph.replay()
+    assert y[0].item() == 3
+
+
 @pytest.mark.parametrize("kept", ["loss", "leaf"])
 def test_a_leaf_of_the_default_stream_whose_graph_is_kept(kept):
     x = torch.full((1000,), 0.5, device="cuda", requires_grad=True)
@@ -116,6 +128,34 @@ def test_a_leaf_of_the_default_stream_whose_graph_is_kept(kept):
     filled(x, 2.0)
     graph.replay()
     assert x.grad[0].item() > 4
+
+
+def test_a_stale_leaf_and_several_streams_in_one_graph():
+    x, side = torch.full((1000,), 0.5, device="cuda", requires_grad=True), cuda.Stream()
+    warm_up = x.exp().sum()                  # on the default stream, as x's AccumulateGrad, and still kept
+    graph = cuda.CUDAGraph()
+    torch.autograd.graph.set_override_stale_capture_stream(True)
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    try:
+        with cuda.graph(graph):
+            side.wait_stream(cuda.current_stream())
+            with side:
+                a = x.exp()
+            b = x * 3
+            cuda.current_stream().wait_stream(side)
+            a.detach().record_stream(cuda.current_stream())
+            y = (a * b).sum()
+            g, = torch.autograd.grad(y, x, retain_graph=True)
+            y.backward()
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)
+    filled(x, 1.0)
+    filled(x.grad, 0.0)
+    graph.replay()
+    for found in g, x.grad:
+        np.testing.assert_allclose(settled(found), 6 * np.exp(1.0), rtol=1e-5)
+    del warm_up
 
 
 def test_no_worker_runs_what_is_captured():
@@ -171,6 +211,50 @@ def test_what_cannot_be_captured_is_named(f, name):
     assert y.tolist() == [[2.0] * 3] * 3 and f(w) is not NotImplemented
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_offloading_cannot_be_captured_and_goes_on_afterwards(pinned):
+    x = torch.full((9,), 0.5, device="cuda", requires_grad=True)
+
+    def offloaded():
+        with save_on_cpu(pinned):
+            return (x * 2).sin().sum()
+    y = offloaded()
+    torch.autograd.graph.set_override_stale_capture_stream(True)
+    try:
+        for step in offloaded, lambda: y.backward(retain_graph=True):        # the first needs other page-locked memory than y has
+            with pytest.raises(RuntimeError, match="sin cannot be captured"), cuda.graph(cuda.CUDAGraph()):
+                step()
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+    for loss in y, offloaded():
+        loss.backward()
+    np.testing.assert_allclose(settled(x.grad), 4 * np.cos(1.0), rtol=1e-6)
+
+
+def test_a_generator_started_again_in_a_capture_holds_no_memory_back():
+    x, side = torch.ones(100_000, device="cuda"), cuda.Stream()
+    with side:
+        torch.rand(3, device="cuda")
+    with cuda.graph(cuda.CUDAGraph(), stream=side):
+        torch.manual_seed(0)
+    cuda.synchronize()
+    start = cuda.memory_allocated()
+    x.record_stream(side)
+    del x
+    cuda.synchronize()
+    assert cuda.memory_allocated() <= start - 400_000
+
+
+def test_a_capture_in_a_profile():
+    x = torch.ones(1000, device="cuda", requires_grad=True)
+    with torch.autograd.profiler.profile() as profile:
+        graph, found = captured(lambda: torch.autograd.grad((x * 2).exp().sum(), x)[0])
+    graph.replay()
+    assert found[0].item() == pytest.approx(2 * np.exp(2), rel=1e-6)
+    ran, noted = [e for e in profile.function_events if e.name == "aten::exp"]         # in the capture nothing runs that could be timed
+    assert ran.device_time_total > 0 and noted.device_time_total == 0
+
+
 def test_errors_of_the_block_and_of_its_use():
     graph, stream = cuda.CUDAGraph(), cuda.Stream()
     with pytest.raises(KeyError), cuda.graph(graph):
@@ -186,6 +270,8 @@ def test_errors_of_the_block_and_of_its_use():
     with stream:
         with pytest.raises(ValueError, match="capture error mode"):
             graph.capture_begin(capture_error_mode="none")
+        with pytest.raises(TypeError, match="graph_pool_handle"):
+            graph.capture_begin(pool=3)
         graph.capture_begin(cuda.graph_pool_handle(), capture_error_mode="thread_local")
         with pytest.raises(RuntimeError, match="already owns"):
             graph.capture_begin()

@@ -4,6 +4,7 @@ import gc
 import inspect
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from autograd_gpu.autograd.graph import offload_report, save_on_cpu, saved_tenso
 from autograd_gpu.cuda import offload
 from autograd_gpu.utils.checkpoint import checkpoint
 from bench import offload as bench
+from tests import random_streams
 from tests.cuda.common import cp, settled, two_devices
 from tests.simgpu import runtime
 
@@ -218,9 +220,58 @@ def test_several_streams(prefetch):
     finally:
         torch.cuda.set_stream(here)
     here.wait_stream(chosen[-1])
+    offload_report(reset=True)
     y.backward()
-    assert len(chosen) == 4
+    assert len(chosen) == 4 and offload_report().copies_in == 5 + 3          # three are wanted on two streams
     same(gradients(leaves), want)
+
+
+class OnTwo(torch.autograd.Function):
+    """x * w, where w is on another device than x, and than the node."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w, w[:, ::2])
+        return x * w.to(x.device)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w, part = ctx.saved_tensors
+        assert w.device == part.device == torch.device("cuda:1") and (part.cpu() == w[:, ::2].cpu()).all()
+        return g * w.to(g.device), (g * x).to(w.device)
+
+
+@two_devices
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_nodes_that_save_values_of_other_devices(prefetch):
+    x, w = (torch.linspace(0.5, 1, 400, device=where).reshape(20, 20).detach().requires_grad_() for where in ("cuda:0", "cuda:1"))
+    found = []
+    for context in (contextlib.nullcontext(), save_on_cpu(True, prefetch=prefetch)):
+        with context, torch.autograd.set_multithreading_enabled(False):
+            h = w * 2
+            first = OnTwo.apply(x, h)
+            y = OnTwo.apply(first, h.sin())
+
+            def stop(grads):
+                raise ValueError
+            handle = y.grad_fn.register_prehook(stop)
+            with pytest.raises(ValueError):
+                y.sum().backward()           # drops what was fetched ahead for the others
+            handle.remove()
+            y.sum().backward()
+            del y, first, h
+        found.append([settled(t.grad, t.device) for t in (x, w)])
+        x.grad = w.grad = None
+    same(*found)
+
+
+@two_devices
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_random_graphs(prefetch):
+    """Some of tests/random_streams.py --prefetch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert random_streams.differences(range(20), prefetch) == []
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -265,8 +316,9 @@ class Stops(BaseException):
     """As KeyboardInterrupt, whatever catches errors."""
 
 
+@pytest.mark.parametrize("workers", [False, True])
 @SETTINGS
-def test_an_error_in_between_loses_nothing(settings):
+def test_an_error_in_between_loses_nothing(settings, workers):
     leaves, loss = mlp()
     loss().backward()
     want = gradients(leaves)
@@ -280,8 +332,10 @@ def test_an_error_in_between_loses_nothing(settings):
         def stop(grads, error=error):
             raise error
         handle = node.register_prehook(stop)
-        with pytest.raises(error):
+        with pytest.raises(error) as raised, torch.autograd.set_multithreading_enabled(workers):
             y.backward(retain_graph=True)
+        assert not offload._coming           # while the error, and with it the backward's frame, is still there
+        del raised
         for w in leaves:
             w.grad = None
         handle.remove()
@@ -375,10 +429,13 @@ def test_settings_that_make_no_sense(name, value):
         save_on_cpu(True, **{name: value})
     with pytest.raises(ValueError, match="pin_memory=True"):
         save_on_cpu(prefetch=1)
+    with pytest.raises(TypeError, match="number of nodes"):
+        save_on_cpu(True, prefetch=1.5)
 
 
+@pytest.mark.parametrize("workers", [False, True])
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
-def test_values_come_back_in_the_order_of_the_nodes_and_so_many_nodes_ahead(prefetch, monkeypatch):
+def test_values_come_back_in_the_order_of_the_nodes_and_so_many_nodes_ahead(prefetch, workers, monkeypatch):
     x = torch.linspace(-1, 1, 7, device="cuda:0", requires_grad=True)
     log, values = [], {}
     with save_on_cpu(True, prefetch=prefetch):
@@ -392,7 +449,8 @@ def test_values_come_back_in_the_order_of_the_nodes_and_so_many_nodes_ahead(pref
         del value
     coming = offload.Pinned.coming
     monkeypatch.setattr(offload.Pinned, "coming", lambda value: (log.append(values[value]), coming(value))[1])
-    h.sum().backward()
+    with torch.autograd.set_multithreading_enabled(workers):
+        h.sum().backward()
     values.clear()
     want = [f"fetch {i}" for i in range(5, max(-1, 4 - prefetch), -1)]
     for i in range(5, -1, -1):
@@ -400,6 +458,17 @@ def test_values_come_back_in_the_order_of_the_nodes_and_so_many_nodes_ahead(pref
     if prefetch == 0:
         want = [w for i in range(5, -1, -1) for w in (f"fetch {i}", f"run {i}")]
     assert log == want
+
+
+@pytest.mark.parametrize("workers", [False, True])
+def test_a_value_is_dropped_when_the_last_node_that_wants_it_has_run(workers):
+    x, seen = torch.ones(7, device="cuda:0", requires_grad=True), []
+    with save_on_cpu(True, prefetch=2):
+        y = (x * 2).sin()
+    x.register_hook(lambda g: seen.append(len(offload._coming)))
+    with torch.autograd.set_multithreading_enabled(workers):
+        y.sum().backward()
+    assert seen == [0]
 
 
 def test_bytes_bound_what_is_ahead(monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu.autograd.graph import allow_mutation_on_saved_tensors, save_on_cpu
+from autograd_gpu.base import Version
 from tests.cuda.common import cp, settled, two_devices
 
 PINNED = pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
@@ -74,6 +75,33 @@ def test_one_copy_of_a_value_that_several_operations_save(pinned):
     y.sum().backward()                       # from copies: the write after them does no harm
     h = settled(x.detach()) * 2
     np.testing.assert_allclose(settled(x.grad), 2 * (np.cos(h) - np.sin(h) + np.exp(h)), rtol=2e-5)
+
+
+@PINNED
+def test_other_values_at_the_same_address(pinned):
+    x = leaf(8)
+    with save_on_cpu(pinned):
+        h = x * 2
+        at, y = h.data_ptr(), h.sin()
+        fives = h.detach() * 5
+        h.data = torch.zeros(8, device="cuda:0")             # frees the memory of the values that were saved
+        h.data = fives.clone()
+        assert h.data_ptr() == at
+        z = h.cos()
+    (y + z).sum().backward()
+    h = settled(x.detach()) * 2
+    np.testing.assert_allclose(settled(x.grad), 2 * (np.cos(h) - np.sin(5 * h)), rtol=2e-5)
+
+
+@PINNED
+def test_the_id_of_a_counter_is_no_other_ones_while_what_was_packed_is_there(pinned):
+    """A value is known by its counter's id: its node may be gone already while others run."""
+    with save_on_cpu(pinned):
+        h = leaf(8) * 2
+        y = h.sin()
+    packed, known = y.grad_fn._raw_saved_self.data, id(h._counter)
+    del y, h
+    assert packed is not None and known not in [id(v) for v in [Version() for _ in range(10_000)]]
 
 
 @PINNED
