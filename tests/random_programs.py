@@ -34,9 +34,9 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
     are not drawn, copysign of none.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
-20. Tangents: one of zeros may be None, and their graphs are those of the formulas as they are written here, which includes whether one
-    requires grad, and what they save. Programs compute with sums of a tangent and zero times its tensor, behind two nodes, give tangents
-    away, and end where only one side notices a write, or a tangent where another is given.
+20. Tangents: one of zeros may be None, and their graphs are those of the formulas as they are written here: whether one requires grad,
+    what it saves, what of its gradient flows through the result. Programs use copies without a history, and take gradients of tangents
+    for leaves, where there are no hooks. They end where only one side finds a write, a freed value, or that a tensor has a tangent.
 21. An in-place operation in which its tensor occurs a second time: PyTorch computes its tangent from what it has overwritten. Not drawn
     in a dual level.
 22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
@@ -274,7 +274,8 @@ def judge_errors(at, steps, theirs, ours):
     if packed and theirs is None and "modified by an inplace" in str(ours):
         raise Accepted("5")
     one = str(ours if theirs is None else theirs) if None in (theirs, ours) else ""
-    if "forward gradient at the same level" in one or "modified by an inplace" in one and any("tangent(" in s.text for s in steps):
+    unlike = ("modified by an inplace", "second time") if ", True))" in steps[-1].text else ()
+    if any(words in one for words in ("forward gradient at the same level", *unlike)):
         raise Accepted("20")
     if in_level(steps[-1].blocks) and (
             ours is None and str(theirs).startswith("Output ") or theirs is None and "came with others" in str(ours)):

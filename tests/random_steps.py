@@ -139,6 +139,7 @@ class Draw:
         self.names = names                   # what the program can name on PyTorch's side
         self.torch = names["torch"]
         self.count = 0
+        self.hooked = False                  # whether a hook was drawn
         self.blocks = ()
         self.blocks_made = 0
         self.large = LARGE
@@ -317,6 +318,7 @@ class Draw:
         return self.fill(self.rng.choice([f for f in FLAGS if not any(x in f for x in barred)]), a)
 
     def hook(self):
+        self.hooked = True
         if self.rng.random() < 0.15:
             handles = [n for n in self.names if n[:1] == "h" and n[1:].isdigit()]
             if handles:
@@ -329,6 +331,7 @@ class Draw:
         return self.fill(self.rng.choice(FUNCTIONS), a, self.partner(a))
 
     def checkpoint(self):
+        self.hooked = True
         a = self.pick(self.floating)
         b = self.partner(a)
         inner = self.fill(self.rng.choice(CHECKPOINTED), a, b)
@@ -348,6 +351,9 @@ class Draw:
         return self.fill(self.rng.choice(BACKWARD), a, self.pick(lambda t: t.requires_grad))
 
     def grad(self):
+        if self.duals and not self.hooked and self.rng.random() < 0.5:
+            return self.fill("{g} = grad(weigh(tangent({a}, True)), {b}, retain_graph=True, materialize_grads=True)[0]",
+                             self.pick(lambda t: t.requires_grad), self.pick(lambda t: t.requires_grad and t.is_leaf))         # rule 20
         a = self.pick(self.differentiable)
         return self.fill(self.rng.choice(GRAD), a, self.pick(lambda t: t.requires_grad))
 

@@ -88,10 +88,10 @@ def tools(torch):
         """A tangent for a tensor."""
         return ((torch.arange(t.numel(), dtype=torch.float64) * 1.7 + k).cos().reshape(t.shape) * (1 - 2j * t.is_complex())).to(t.dtype)
 
-    def tangent(t):
-        """The tangent of a tensor as one that nobody else has, which depends on all that the tensor depends on: rule 20."""
+    def tangent(t, recorded=False):
+        """The tangent of a tensor as one that nobody else has; if recorded, as one that depends on all that the tensor depends on."""
         found = forward_ad.unpack_dual(t).tangent
-        return ((0 if found is None else found) + t * 0).clone().clone()
+        return (0 if found is None else found) + t * 0 if recorded else (0 if found is None else found.detach()) + t.detach() * 0
 
     def saving(how):
         """saved_tensors_hooks that pack a tensor as it is, or a copy of it."""

@@ -14,6 +14,12 @@ from tests.test_function import scale
 Scale = scale(torch)
 
 
+@pytest.fixture(autouse=True)
+def errors_in_finalisers_are_not_shown(monkeypatch):
+    """Some of the interrupts come in one."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)
+
+
 def hooked(g):
     with torch.enable_grad():
         (g.detach().requires_grad_() * 2).sum().backward()
@@ -73,14 +79,13 @@ def test_an_interrupt_leaves_modes_as_they_were(program, block):
     assert number > 50
 
 
-def test_an_interrupt_while_nodes_are_dropped(monkeypatch):
+def test_an_interrupt_while_nodes_are_dropped():
     def drop():
         y = torch.ones(2, requires_grad=True)
         for _ in range(3 * PRIME):
             y = y + 1
         chains.append(y)
         return chains.pop
-    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)          # it comes in __del__
     for number in itertools.count():
         chains = []
         if not interrupted(drop(), number, "unlink"):
