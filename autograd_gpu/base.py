@@ -4,8 +4,10 @@ from __future__ import annotations
 from numpy import ndarray as _ndarray
 
 from autograd_gpu import devices as _device
+from autograd_gpu.blocks import LARGE
 from autograd_gpu.engine.anomaly_mode import user_lines
 from autograd_gpu.engine.grad_mode import everywhere, local
+from autograd_gpu.parallel import notice_large
 
 CHANGE = 1 << 40                             # what a step counts that is no write, detach_() or requires_grad_(); a write counts 1
 
@@ -103,7 +105,12 @@ CudaTensor.__name__ = CudaTensor.__qualname__ = "Tensor"
 
 def wrap(array, new=object.__new__):
     """A leaf over an array, sharing its memory."""
-    t = new(Tensor if type(array) is _ndarray else CudaTensor)
+    if type(array) is _ndarray:
+        t = new(Tensor)
+        if not everywhere.large and array.size >= LARGE:
+            notice_large()
+    else:
+        t = new(CudaTensor)
     t._array = array
     t._requires = False
     t._node = t._grad = t._counter = t._view = t._leaf = t._hooks = None

@@ -2,21 +2,58 @@
 
 A formula such as `grad * (1 - result) * result` on arrays makes a temporary for each of its operations, each read and written
 through main memory. Here it is traced once per dtypes (expression.py) and printed as ufunc calls with `out=` on buffers of one
-block; every ufunc does the same to each element as before, so the result has the same bits.
+block; every ufunc does the same to each element as before, so the result has the same bits. Rows of reductions are cut into blocks too.
+Several threads share the blocks (parallel.py).
 """
 from __future__ import annotations
 
 import dis
+import functools
 import math
+import threading
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
-from autograd_gpu.expression import NO_EXPRESSION, Symbol, Traced, Untraceable, kind_of
+from autograd_gpu import parallel
+from autograd_gpu.expression import HALF, NO_EXPRESSION, Symbol, Traced, Untraceable, is_number, kind_of
 
 LARGE = 1 << 18                              # elements from which on the program wins; measured
-BLOCK = 1 << 15                              # elements of a block
+BLOCK = 1 << 16                              # elements of a block for one thread; measured
+VALUES = 24                                  # programs of one body or formula, beyond which there is none more for certain numbers
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
+_scratch = threading.local()                 # `buffers`: this thread's, while no program uses them
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def block(times=4):
+    """How many elements a block has; for several threads `times` as many: they wait for each other where one calls the next operation."""
+    return BLOCK if parallel.get_num_threads() == 1 else times * BLOCK
+
+
+class Buffers(list):
+    """Memory for blocks: whoever needs some takes it from the one before, so that the kernel need not make pages for each program."""
+
+    def at(self, i, shape, dtype):
+        """The i-th buffer, in a shape and dtype."""
+        size = math.prod(shape) * dtype.itemsize
+        if i == len(self):
+            self.append(np.empty(size, np.uint8))
+        elif self[i].size < size:
+            self[i] = np.empty(size, np.uint8)
+        return self[i][:size].view(dtype).reshape(shape)
+
+    @functools.cached_property
+    def others(self):
+        """Those of a program that is run for a block of another's."""
+        return Buffers()
+
+
+def buffered(function, *args):
+    """function(buffers, *args) with this thread's buffers; with new ones where a finaliser runs inside of a program that has them."""
+    buffers = _scratch.__dict__.pop("buffers", None) or Buffers()
+    function(buffers, *args)
+    _scratch.buffers = buffers
 
 
 def choose(condition, x, y, out=None):
@@ -55,8 +92,8 @@ def cleared(values, test, *operands):
     return out
 
 
-def steps(function, records) -> float:
-    """How many operations on elements a body or formula makes, read from its code; 0 where it does anything else.
+def steps(function, records) -> int | None:
+    """How many operations on elements a body or formula makes, read from its code; None where it does anything else.
 
     `records`: the ops by name. conj counts nothing: real numbers pass through it.
     """
@@ -67,14 +104,13 @@ def steps(function, records) -> float:
         elif i.opname == "LOAD_GLOBAL":
             module = i.argval
         elif i.opname in ("LOAD_ATTR", "LOAD_METHOD") and module in ("np", "sp"):
-            total += module == "np"
-            module = None
+            total, module = total + 1, None
         elif i.opname in ("LOAD_ATTR", "LOAD_METHOD") and module == "F":
             record, module = records.get(i.argval), None
             if i.argval != "conj":
-                inner = steps(record.body, records) if getattr(record, "is_elementwise", False) else 0
+                inner = steps(record.body, records) if getattr(record, "is_elementwise", True) else None
                 if not inner:
-                    return 0
+                    return None
                 total += inner
     return total
 
@@ -85,13 +121,13 @@ class Program(Traced):
     into: tuple[int, ...] = ()               # the arguments that the results are written to; none: the one result is a new array
 
     def __init__(self, function, kinds, keywords=()):
-        """Raises Untraceable where the function is no expression, or only one operation."""
+        """Raises Untraceable where the function is no expression, or no operation at all."""
         super().__init__(function, kinds, keywords)
         if self.into:
             self.dtypes = [kinds[i] for i in self.into]
         elif self.several:
             raise Untraceable("several results")
-        self.names: dict[str, object] = {"empty": np.empty}
+        self.names: dict[str, object] = {}
         self.source = self._print({id(s): i for i, s in enumerate(self.symbols) if isinstance(s, Symbol)})
         exec(compile(self.source, "<blocks>", "exec"), self.names)
 
@@ -128,10 +164,11 @@ class Program(Traced):
         finals = {}                          # {where a result goes: the operation that gives it}
         for result, dtype, target in zip(self.results, self.dtypes, [f"x{i}" for i in self.into] or ["o"], strict=True):
             final = visit(result)
-            if type(final) is str or len(found) < 2 and not self.into:
-                raise Untraceable("one operation, which NumPy does in one pass")
+            if type(final) is str:
+                raise Untraceable("no operation on elements")
             finals[target] = operation(np.copyto, (final,), dtype) if dtype != result.dtype else final
         order = list(found)
+        self.passes = len(order)             # over the elements, if it were not for blocks
         last = {o: k for k, (_, operands, _) in enumerate(order) for o in operands}
         place, buffers, lines = {}, [], []   # {operation: where its result is}; a buffer's dtype and the operation that it is kept for
         for target, k in finals.items():     # at once where nothing reads what is there any more, else in the end
@@ -161,18 +198,18 @@ class Program(Traced):
             else:
                 lines.append(f"{name(function)}({', '.join(texts)}, out={place[k]})")
         lines += [f"copyto({target}, {place[k]})" for target, k in finals.items() if place[k] != target]
-        self.names.update(copyto=np.copyto, choose=choose, empty=np.empty, inf=np.inf, nan=np.nan, dtypes=[b[0] for b in buffers])
+        self.names.update(copyto=np.copyto, choose=choose, block=block, inf=np.inf, nan=np.nan, dtypes=[b[0] for b in buffers])
         arrays, given = [f"x{i}" for i in self.arrays], [f"p{i}" for i in inputs.values() if i not in self.arrays]
         if self.into:                        # the blocks of one row of arrays after the other
-            head, rows, indent = f"program({', '.join(['rows', *given])})", [f"    for {', '.join(arrays)} in rows:"], "    "
-            cut = f"n = {arrays[-1]}.size; size = min(n, {BLOCK}) or 1; shape = size"
+            head, rows, indent = f"program({', '.join(['buffers', 'rows', *given])})", [f"    for {', '.join(arrays)} in rows:"], "    "
+            cut = f"n = {arrays[-1]}.size; size = min(n, block()) or 1; shape = size,"
         else:
-            head, rows, indent = f"program({', '.join(['o', 'size', *arrays, *given])})", [], ""
+            head, rows, indent = f"program({', '.join(['buffers', 'o', 'size', *arrays, *given])})", [], ""
             cut = "n, shape = len(o), (size, *o.shape[1:])"
             arrays.append("o")
         body = [
             cut,
-            *[f"b{i} = empty(shape, dtypes[{i}])" for i in range(len(buffers))],
+            *[f"b{i} = buffers.at({i}, shape, dtypes[{i}])" for i in range(len(buffers))],
             "; ".join([f"{x.upper()} = {x}" for x in arrays]),
             "for start in range(0, n, size):",
             "    if n - start < size:",
@@ -185,12 +222,13 @@ class Program(Traced):
 
     def __call__(self, *args):
         """The result for arguments of these kinds; None where their layout is not one that blocks can be cut from."""
+        shape = max([args[i].shape for i in self.arrays], key=math.prod)
+        args = [_unexpanded(a) if i in self.arrays else a for i, a in enumerate(args)]
         arrays = [args[i] for i in self.arrays]
-        shape = max([a.shape for a in arrays], key=math.prod)
         size, order, rows, flat = math.prod(shape), None, False, list(args)
         for i, a in zip(self.arrays, arrays, strict=True):
-            if a.size == 1 and a.ndim <= len(shape) or a.shape == shape and not any(a.strides):
-                flat[i] = np.broadcast_to(a[(slice(0, 1),) * a.ndim].reshape(1), (size,))
+            if a.size == 1 and a.ndim <= len(shape):
+                flat[i] = np.broadcast_to(a.reshape(1), (size,))
                 continue
             if a.shape != shape:
                 rows = True
@@ -203,22 +241,66 @@ class Program(Traced):
         if rows:
             return None if order == "F" else self._in_rows(shape, args, arrays)
         out = np.empty(shape, self.dtypes[0], order or "C")
-        self._run(out.reshape(-1, order=order or "C"), BLOCK, flat)
+        self._run(out.reshape(-1, order=order or "C"), block(), flat)
         return out
 
     def _in_rows(self, shape, args, arrays):
         """Where an operand is broadcast, a block is some of the rows along the first dimension."""
-        size = BLOCK * shape[0] // math.prod(shape)
-        if not size or np.broadcast_shapes(*[a.shape for a in arrays]) != shape:
+        size, values = self._rows(shape, args, arrays)
+        if not size:
             return None
-        out, values = np.empty(shape, self.dtypes[0]), list(args)
-        for i, a in zip(self.arrays, arrays, strict=True):
-            values[i] = np.broadcast_to(a, shape)
+        out = np.empty(shape, self.dtypes[0])
         self._run(out, size, values)
         return out
 
+    def _rows(self, shape, args, arrays):
+        """How many rows of `shape` are a block, none if a row is too long, and the arguments broadcast."""
+        size, values = block() * shape[0] // math.prod(shape), list(args)
+        if not size or np.broadcast_shapes(*[a.shape for a in arrays]) != shape:
+            return 0, values
+        for i, a in zip(self.arrays, arrays, strict=True):
+            values[i] = np.broadcast_to(a, shape)
+        return size, values
+
+    def summed(self, shape, *args):
+        """The result summed over all dimensions behind those that `shape` has in common with it, without being made as a whole.
+
+        None where that is not what `shape` says, or the arguments' layout is not one that blocks can be cut from.
+        """
+        whole = max([args[i].shape for i in self.arrays], key=math.prod)
+        args = [_unexpanded(a) if i in self.arrays else a for i, a in enumerate(args)]
+        arrays = [args[i] for i in self.arrays]
+        dims = tuple([d for d, n in enumerate(whole) if d and math.prod(shape[d:]) == 1])
+        if len(shape) != len(whole) or not dims or shape[:dims[0]] != whole[:dims[0]] or self.dtypes[0] not in _FLOATS or not all([
+                a.flags.c_contiguous for a in arrays]):
+            return None
+        size, values = self._rows(whole, args, arrays)
+        if not size:
+            return None
+        out = np.empty(shape, self.dtypes[0])
+        program, arrays, numbers = self.names["program"], [values[i] for i in self.arrays], [values[i] for i, _ in self.scalars]
+
+        def part(buffers, s):
+            for start in range(s.start, s.stop, size):
+                b = slice(start, min(start + size, s.stop))
+                made = buffers.at(0, (b.stop - start, *whole[1:]), out.dtype)
+                program(buffers.others, made, size, *[a[b] for a in arrays], *numbers)
+                np.add.reduce(made, dims, None, out[b], True)
+        parallel.each(lambda s: buffered(part, s), parallel.cut(len(out), size))
+        return out
+
     def _run(self, out, size, values):
-        self.names["program"](out, size, *[values[i] for i in self.arrays], *[values[i] for i, _ in self.scalars])
+        program, arrays, numbers = self.names["program"], [values[i] for i in self.arrays], [values[i] for i, _ in self.scalars]
+
+        def part(s):
+            buffered(program, out[s], size if self.passes > 1 else len(out), *[a[s] for a in arrays], *numbers)
+        short = self.passes <= 2 and out.size < 4 * block()      # not worth another thread's while; measured, as what _cut is given
+        parallel.each(part, [slice(0, len(out))] if short else parallel.cut(len(out), size))
+
+
+def _unexpanded(a):
+    """What was broadcast to an array: its elements that differ."""
+    return a if 0 not in a.strides else a[tuple([slice(0, 1) if not s else slice(None) for s in a.strides])]
 
 
 class InPlace(Program):
@@ -231,7 +313,12 @@ class InPlace(Program):
     def __call__(self, rows, numbers):  # type: ignore[override]
         """Update tensors. `rows`: of each its arrays, in the order of the rule's parameters; `numbers`: the rule's other arguments."""
         ahead = len(self.kinds) - len(numbers)
-        self.names["program"](_flat(rows), *[numbers[i - ahead] for i, _ in self.scalars])
+        program, given = self.names["program"], [numbers[i - ahead] for i, _ in self.scalars]
+        if parallel.get_num_threads() == 1 or all([row[0].size < LARGE for row in rows]):
+            buffered(program, _flat(rows), *given)
+            return
+        for row in _flat(rows):
+            parallel.each(lambda s, row=row: buffered(program, [[a[s] for a in row]], *given), parallel.cut(row[0].size, block()))
 
 
 def _flat(rows):
@@ -254,32 +341,130 @@ class Blocked:
     def __init__(self, traced, plain):
         """`traced`: the function for Symbols; `plain`: the same for arrays."""
         self.traced, self.plain = traced, plain
-        self.programs = {}                   # kinds of arguments: Program, or None where only `plain` will do
+        self.programs = {}                   # kinds of arguments, or the text of kinds and numbers: Program, or None where there is none
 
     def __call__(self, *args, **options):
         for a in args:
             if type(a) is np.ndarray and a.size >= LARGE:
-                return self._large(args, options)
+                program = self._program_for(args, options)
+                if program is not None and (program.passes > 1 or parallel.get_num_threads() > 1):
+                    made = self._made(program, *args, *options.values())
+                    if made is not None:
+                        return made
+                break
         return self.plain(*args, **options)
 
-    def _large(self, args, options):
+    def summed(self, shape, *args):
+        """The gradient of an input of that shape, or one that fit() has yet to sum. The first argument is the result's gradient."""
+        if args[0].size >= LARGE and args[0].shape != shape:
+            program = self._program_for(args, {})
+            made = None if program is None else self._made(program.summed, shape, *args)
+            if made is not None:
+                return made
+        return self(*args)
+
+    @staticmethod
+    def _made(program, *args):
+        try:
+            return program(*args)
+        except OverflowError:                # a number that does not fit into the integers beside it
+            return None
+
+    def _program_for(self, args, options):
         values = (*args, *options.values())
         kinds = tuple([a.dtype if type(a) is np.ndarray else kind_of(a) for a in values])
         try:
             program = self.programs[kinds]
         except KeyError:
             program = self.programs[kinds] = self._program(kinds, tuple(options))
-        if program is not None:
-            try:
-                made = program(*values)
-            except OverflowError:            # a number that does not fit into the integers beside it
-                made = None
-            if made is not None:
-                return made
-        return self.plain(*args, **options)
+        if program is None and any([is_number(k) for k in kinds]):          # it may look at its numbers: one for these
+            kinds = tuple([v if is_number(k) else k for k, v in zip(kinds, values, strict=True)])
+            key = repr(kinds)                # tells 2 from 2.0 and 0.0 from -0.0
+            if key not in self.programs and len(self.programs) < VALUES:
+                self.programs[key] = self._program(kinds, tuple(options))
+            program = self.programs.get(key)
+        return program
 
     def _program(self, kinds, keywords):
+        if type(self.plain) is np.ufunc and not HALF.isdisjoint(kinds):      # which rounds once as it is
+            return None
         try:
             return Program(self.traced, kinds, keywords)
         except NO_EXPRESSION:
             return None
+
+
+_FLOATS = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def _cut(a, dim, blocks):
+    """What cuts an array of so many blocks or more along a dimension. A part is 16 wide at least: NumPy sums what is one wide otherwise."""
+    n = a.shape[dim]
+    return [slice(0, n)] if a.size < blocks * block() else parallel.cut(n, 1, max(16, block() * n // a.size))
+
+
+def added(a, b, out=None):
+    """a + b of a large array and another, in `out`, which may be a, by several threads if the shapes are the same."""
+    if a.shape != b.shape or not a.ndim or out is not None and np.may_share_memory(out, b):
+        return np.add(a, b, out)
+    if out is None:
+        out = np.empty_like(a, np.result_type(a, b))
+    parallel.each(lambda s: np.add(a[s], b[s], out[s]), _cut(a, 0, 4))
+    return out
+
+
+def reduced(function, a, dim=None, keepdim=False):
+    """function.reduce(a, dim, keepdims=keepdim) of a ufunc, with the same bits, by several threads where `a` is large."""
+    if a.size < LARGE:
+        return function.reduce(a, dim, None, None, keepdim)
+    parallel.notice_large()                  # if nobody has so far: broadcasting may have made it
+    if parallel.get_num_threads() == 1 or not a.flags.c_contiguous or a.dtype not in _FLOATS:
+        return function.reduce(a, dim, None, None, keepdim)
+    dims = normalize_axis_tuple(range(a.ndim) if dim is None else dim, a.ndim)
+    kept = [d for d in range(a.ndim) if d not in dims and a.shape[d] > 1]
+    if not kept:
+        if function is not np.add or len(dims) < a.ndim or a.size < 8 * block():
+            return function.reduce(a, dims, None, None, keepdim)
+        return np.full((1,) * a.ndim if keepdim else (), _total(a.reshape(-1)))
+    at = kept[0]                             # each thread has some of the results
+    shape = tuple([1 if d in dims else n for d, n in enumerate(a.shape)])
+    out, before = np.empty(shape, a.dtype), (slice(None),) * at
+
+    def part(s):
+        function.reduce(a[(*before, s)], dims, None, out[(*before, s)], True)
+    parallel.each(part, _cut(a, at, 8))
+    return out if keepdim else out.reshape([n for d, n in enumerate(shape) if d not in dims])
+
+
+def by_rows(function, x, dims):
+    """function(x): one or several arrays with a row for each of x, which it reduces along `dims`; large ones in blocks of rows."""
+    if type(x) is not np.ndarray or x.size < LARGE or x.ndim < 2 or 0 in dims:
+        return function(x)
+    rows = max(1, block(2) * len(x) // x.size)                           # `function` makes arrays of its own
+    like = function(x[:1])
+    made = [np.empty((len(x), *a.shape[1:]), a.dtype) for a in (like if type(like) is tuple else (like,))]
+
+    def part(s):
+        found = function(x[s])
+        for out, a in zip(made, found if type(found) is tuple else (found,), strict=True):
+            out[s] = a
+    parallel.each(part, [slice(i, i + rows) for i in range(0, len(x), rows)])
+    return tuple(made) if type(like) is tuple else made[0]
+
+
+def _total(a):
+    """np.add.reduce of a vector, which adds the sums of its halves, and so on; so here threads add up parts."""
+    def halves(start, stop, depth):
+        if not depth:
+            return [slice(start, stop)]
+        middle = start + (stop - start) // 16 * 8                    # at a multiple of 8, as NumPy has it
+        return halves(start, middle, depth - 1) + halves(middle, stop, depth - 1)
+    parts = halves(0, len(a), parallel.get_num_threads().bit_length())
+    sums = np.empty(len(parts), a.dtype)
+
+    def part(i):
+        np.add.reduce(a[parts[i]], out=sums[i:i + 1].reshape(()))
+    parallel.each(part, list(range(len(parts))))
+    while len(sums) > 1:
+        sums = sums[::2] + sums[1::2]
+    return sums[0]

@@ -1,5 +1,5 @@
 """Each test of this folder runs for every program of its file and every peer that is installed, on one thread."""
-from bench import one_thread  # noqa: F401 - before what imports NumPy
+from bench import threads  # noqa: F401 - before what imports NumPy
 from bench.peers import installed
 from bench.programs import PROGRAMS
 

@@ -3,7 +3,7 @@ import argparse
 import json
 import sys
 
-from bench import one_thread  # noqa: F401 - before what imports NumPy
+from bench import threads  # noqa: F401 - before what imports NumPy
 from bench.peers import installed
 from bench.programs import chosen, interleave, prepared
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from autograd_gpu import blocks, expression
+from autograd_gpu import blocks, expression, parallel
 from autograd_gpu.blocks import FEW, choose
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
@@ -19,7 +19,8 @@ N = 2503                                     # two blocks of a thousand and a pa
 
 @pytest.fixture
 def small(monkeypatch):
-    """Blocks of a thousand elements, and arrays large from that size on."""
+    """Blocks of a thousand elements, and arrays large from that size on; one thread (tests/test_parallel.py has more)."""
+    monkeypatch.setattr(parallel, "_threads", 1)
     monkeypatch.setattr(blocks, "BLOCK", 1000)
     monkeypatch.setattr(blocks, "LARGE", 1000)
 
@@ -63,7 +64,7 @@ def test_the_same_bits(small, dtype, least):
                     a[[1, 1001, 2001, 2502]] = np.nan, np.inf, -np.inf, -0.0
             try:
                 want, got = f.plain(*args, **named), f(*args, **named)
-            except NotImplementedError:      # an op on integers
+            except (NotImplementedError, TypeError):               # an op on integers
                 continue
             program = next(iter(f.programs.values()))
             if program is None:
@@ -104,16 +105,30 @@ def test_equal_expressions_once_and_buffers_reused():
     assert p.source.count("multiply(") == 1 and "b1" not in p.source, p.source
 
 
-def test_a_single_operation_has_no_program():
-    for f in (lambda x: x + 1, lambda x: x, lambda x: x.sum(), lambda x: x if x > 0 else -x):
+def test_what_is_no_expression_has_no_program():
+    for f in (lambda x: x, lambda x: x.sum(), lambda x: x if x > 0 else -x):
         b = blocks.Blocked(f, f)
         assert b._program((F4,), ()) is None
+
+
+def test_a_single_operation_is_only_for_several_threads(small, monkeypatch):
+    b = blocks.Blocked(lambda x: x + 1, lambda x: "plain")
+    a = np.arange(20000, dtype="f4")
+    for threads, large, answer in ((1, a, "plain"), (2, a, a + 1), (2, a[:10], "plain"), (2, a[::2], "plain")):
+        monkeypatch.setattr(parallel, "_threads", threads)
+        np.testing.assert_array_equal(b(large), answer)
 
 
 def test_steps_reads_the_code():
     assert blocks.steps(REGISTRY["mul"].formulas["self"], REGISTRY) == 1
     assert blocks.steps(REGISTRY["sigmoid"].formulas["self"], REGISTRY) > 1
-    assert blocks.steps(REGISTRY["softmax"].formulas["self"], REGISTRY) == 0
+    assert blocks.steps(REGISTRY["add"].formulas["self"], REGISTRY) == 0
+    assert blocks.steps(REGISTRY["softmax"].formulas["self"], REGISTRY) is None
+
+
+def test_what_half_precision_needs_float32_for():
+    """More than one operation, or a number, which is rounded where it meets half precision."""
+    assert [REGISTRY[n].widens for n in ("mul", "add", "sigmoid", "add_scaled", "mean")] == [False, False, True, True, True]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int16, torch.complex64])

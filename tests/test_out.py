@@ -130,7 +130,7 @@ def takes_out(torch, function):
             try:
                 function(*args, out=out)
             except TypeError as error:
-                if any(word in str(error) for word in ("unexpected keyword", "invalid combination", "invalid keyword")):
+                if any(word in str(error) for word in ("unexpected keyword", "no keyword", "invalid combination", "invalid keyword")):
                     continue
             except Exception:
                 pass

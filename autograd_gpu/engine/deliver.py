@@ -8,6 +8,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.base import Tensor, count_write, wrap
+from autograd_gpu.blocks import LARGE, added
 from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import everywhere, local
@@ -36,8 +37,18 @@ def _can_add(old, g):
 
 def total(a, b):
     """The sum of two gradients, Tensors or arrays; NumPy's sum of 0-d arrays is no array."""
+    if type(a) is _ndarray and a.size >= LARGE:
+        return added(a, b)
     c = a + b
     return np.asarray(c) if type(a) is _ndarray and type(c) is not _ndarray else c
+
+
+def add_to(a, b):
+    """a += b, of arrays."""
+    if everywhere.large and type(a) is _ndarray and a.size >= LARGE:
+        added(a, b, a)
+    else:
+        a += b
 
 
 def deliverer(task, arrive):
@@ -70,13 +81,13 @@ def deliverer(task, arrive):
             if type(old) is list:
                 old[nr] = g if old[nr] is None else total(old[nr], g)
             elif n in owned:
-                old += g
+                add_to(old, g)
             elif tensors:
                 buffers[n] = total(old, g)
             else:
                 owned.add(n)
                 if type(old) is _ndarray and getrefcount(old) == ALONE and _can_add(old, g):
-                    old += g                 # nobody else has it
+                    add_to(old, g)           # nobody else has it
                 else:
                     buffers[n] = total(old, g)
         if leaf and not left:
@@ -247,5 +258,5 @@ def accumulate(variable: Tensor, g, shared):
             if not flags.c_contiguous and _device.repeats(target):
                 raise RuntimeError(f"a gradient cannot be added to .grad: more than one element of it refers to a single memory location. "
                                    f"Assign a clone() of it, of shape {target.shape}")
-            target += g
+            add_to(target, g)
             count_write(old)

@@ -35,10 +35,12 @@ enter it; where it is taken by another thread, ops/runtime.py falls back on the 
 class Everywhere:
     """What concerns all threads, in one place that costs 2 ns to look at."""
 
-    __slots__ = ("unusual", "levels", "anomaly", "check_nan", "nowhere", "profiled", "lines", "noting")
+    __slots__ = ("unusual", "large", "shared", "levels", "anomaly", "check_nan", "nowhere", "profiled", "lines", "noting")
 
     def __init__(self):
         self.unusual = 0                     # inference_mode blocks entered, in whatever thread, and dual levels
+        self.large = False                   # whether there was ever an array of blocks.LARGE elements: only then ops look for one
+        self.shared = False                  # the same for one ufunc, which is cut only if several threads may work
         self.levels = ()                     # the dual levels entered, outermost first (engine/forward_mode.py)
         self.anomaly = False
         self.check_nan = True

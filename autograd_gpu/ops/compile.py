@@ -124,8 +124,10 @@ def _apply(text, op, reader, on_cuda, together):
             text("unreached(node, keep)")
             text(f"return {nothing}")
         if op.outputs == 1:
-            large = " or grad.size >= LARGE" if reader == "raw" and not on_cuda and op.in_blocks else ""
-            text(f"apart = {'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2{large}")
+            raw = reader == "raw" and not on_cuda
+            half = [f"{'grad' if reader == 'raw' else 'grad._array'}.itemsize == 2"] if not raw or op.widens else []
+            large = ["everywhere.large and grad.size >= LARGE"] if raw and op.in_blocks else []
+            text(f"apart = {' or '.join(half + large) or False}")
         else:
             if not op.accepts_none:
                 without = tuple([i for i, d in enumerate(op.differentiable) if not d])
@@ -155,7 +157,7 @@ def _apply(text, op, reader, on_cuda, together):
             for name in always:              # once: to read a value may run an unpack hook
                 _load(text, op, name, reader)
             for i, p in enumerate(op.edges):
-                _one_gradient(text, op, i, p, reader, always)
+                _one_gradient(text, op, i, p, reader, on_cuda, always)
         _end_of_apply(text, op, "g0" if op.arity == 1 else "(" + ", ".join(f"g{i}" for i in range(len(op.edges))) + ",)")
 
 
@@ -168,13 +170,17 @@ def _end_of_apply(text, op, result):
     text(f"return {result}")
 
 
-def _one_gradient(text, op, i, p, reader, loaded):
+def _one_gradient(text, op, i, p, reader, on_cuda, loaded):
     def body():
         names = op.formula_parameters[p]
         for name in names:
             if name not in loaded:
                 _load(text, op, name, reader)
-        text(f"g{i} = {_formula(reader, p)}({', '.join(_argument(op, n) for n in names)})")
+        arguments = ", ".join(_argument(op, n) for n in names)
+        if reader == "raw" and not on_cuda and op.arity > 1 and p in op.in_blocks:
+            text(f"g{i} = raw_{p}({arguments}) if not apart else wide_raw_{p}.summed(node.{p}_shape, {arguments})")
+        else:
+            text(f"g{i} = {_formula(reader, p)}({arguments})")
         array = f"g{i}" if reader == "raw" else f"g{i}._array"
         wrong = f"{array}.shape != node.{p}_shape or {array}.dtype is not node.{p}_dtype"
         kind = f"type(g{i}) is not {'nd' if reader == 'raw' else 'T'}"
@@ -266,7 +272,7 @@ def _function(text, op, on_cuda, out):
         single = [p for p in tensors if op.roles[p] == TENSOR]
         _take_tensors(text, op, tensors, single)
         _run_body(text, op, on_cuda)
-        _wrap_outputs(text, op)
+        _wrap_outputs(text, op, on_cuda)
         if op.edges:
             _record(text, op, on_cuda)
         elif op.outputs == 1:
@@ -354,8 +360,9 @@ def _run_body(text, op, on_cuda):
         if op.to_float:
             for a in promoted or [f"a_{p}" for p in op.edges]:
                 text(f"if {a}.dtype is not f32 and {a}.dtype is not f64: {a} = to_float({a})")
-        if op.wide_body and not on_cuda:
-            text(f"if {first}.itemsize == 2 or {first}.size >= LARGE: data = run_apart(apart_body, {', '.join(arguments)})")
+        if op.is_elementwise and not on_cuda:
+            odd = f"{first}.itemsize == 2 or everywhere.large" if op.wide_body else "everywhere.shared"
+            text(f"if {odd} and {first}.size >= LARGE: data = run_apart(apart_body, {', '.join(arguments)})")
             text(f"else: data = quiet_run(body, {', '.join(arguments)})")
         else:
             text(f"data = body({', '.join(arguments)})" if op.is_view else     # a view computes nothing that NumPy could warn of
@@ -365,7 +372,7 @@ def _run_body(text, op, on_cuda):
              f"dict({', '.join(a for a in arguments if '=' in a)}))")
 
 
-def _wrap_outputs(text, op):
+def _wrap_outputs(text, op, on_cuda):
     """Results: Tensors over what the body returned, as yet without history."""
     if op.aux:
         text(", ".join(["data", *(f"s_{a}" for a in op.aux)]) + " = with_aux(op, data)")
@@ -375,6 +382,8 @@ def _wrap_outputs(text, op):
             text("view_outputs(input, outs, op, (" + _step_arguments(op) + "))")
     elif op.outputs == 1:
         text("if type(data) is not nd: data = asarray(data)")
+        if not (op.is_elementwise or op.is_view or on_cuda):
+            text("if not everywhere.large and data.size >= LARGE: notice_large()")
         _new_tensor(text, "out", "data")
         if op.is_view:
             text("v = input._counter")

@@ -53,8 +53,8 @@ def fused(op, bodies=MappingProxyType({})):
 def blocked(op, functions):
     """{name in the op's compiled text: its function for what is large or of half precision}, for NumPy's arrays."""
     found = {}
-    if op.wide_body:
-        found["apart_body"] = Blocked(op.on_arrays(expression.FUNCTIONS), functions["body"])
+    if op.is_elementwise:
+        found["apart_body"] = Blocked(op.on_arrays(expression.FUNCTIONS), functions["apart_body"])
     for p in op.in_blocks:
         found[f"wide_raw_{p}"] = Blocked(rebind(op.formulas[p], expression.FUNCTIONS), functions[f"wide_raw_{p}"])
     return found

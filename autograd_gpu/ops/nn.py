@@ -8,6 +8,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import count_write, wrap
+from autograd_gpu.blocks import by_rows
 from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -221,17 +222,19 @@ def native_layer_norm(input, normalized_shape: Size, weight: Tensor | None = Non
     """layer_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
     floating("layer_norm", input.dtype)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
-    x = input.astype(accumulator(input.dtype), "C", copy=False)
     n = math.prod(normalized_shape)
-    mean = np.add.reduce(x, axes, None, None, True) / n
-    x = x - mean
-    rstd = 1 / np.sqrt(np.add.reduce(x * x, axes, None, None, True) / n + x.dtype.type(eps))
-    x *= rstd
-    if weight is not None:
-        x = x * weight
-    if bias is not None:
-        x = x + bias
-    return x.astype(input.dtype, copy=False), mean, rstd
+
+    def compute(x):
+        mean = np.add.reduce(x, axes, None, None, True) / n
+        x = x - mean
+        rstd = 1 / np.sqrt(np.add.reduce(x * x, axes, None, None, True) / n + x.dtype.type(eps))
+        x *= rstd
+        if weight is not None:
+            x = x * weight
+        if bias is not None:
+            x = x + bias
+        return x.astype(input.dtype, copy=False), mean, rstd
+    return by_rows(compute, input.astype(accumulator(input.dtype), "C", copy=False), axes)
 
 
 @native_layer_norm.vjp_shared("input", "weight", "bias")

@@ -182,8 +182,15 @@ class Op:
 
     @functools.cached_property
     def in_blocks(self):
-        """The inputs whose formulas make several passes over the elements, which large arrays get as one."""
-        return () if self.vjp_all else tuple([p for p, formula in self.formulas.items() if steps(formula, REGISTRY) > 1])
+        """The inputs whose formulas are of elements alone, so that large arrays are computed in blocks and by several threads."""
+        return () if self.vjp_all else tuple([p for p, formula in self.formulas.items() if steps(formula, REGISTRY)])
+
+    @functools.cached_property
+    def widens(self):
+        """Whether half precision needs float32 for a formula to round once: not for one operation on tensors."""
+        return bool(self.vjp_all) or not all([steps(formula, REGISTRY) in (0, 1) and not any([
+            self.roles.get(n, TENSOR) == PLAIN for n in self.formula_parameters[p]]) and not any([
+            isinstance(c, (int, float, complex)) for c in formula.__code__.co_consts]) for p, formula in self.formulas.items()])
 
     @property
     def wide_body(self):

@@ -7,6 +7,7 @@ import operator
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
+from autograd_gpu.blocks import LARGE, reduced
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
@@ -151,6 +152,8 @@ def sum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     d = self.dtype
     if (d is _F32 or d is _F64) and (dim.__class__ is not tuple or dim):
         try:
+            if self.size >= LARGE and self.__class__ is _CPU:
+                return reduced(np.add, self, dim, keepdim)
             return np.add.reduce(self, dim, None, None, keepdim)
         except (IndexError, TypeError, ValueError):      # a list, or a mistake that the longer way names
             pass
@@ -186,7 +189,10 @@ def mean(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     d = self.dtype
     if (d is _F32 or d is _F64) and dtype is None and dim.__class__ is not tuple:
         try:
-            return np.add.reduce(self, dim, None, None, keepdim) / (self.size if dim is None else self.shape[dim])
+            count = self.size if dim is None else self.shape[dim]
+            if self.size >= LARGE and self.__class__ is _CPU:
+                return reduced(np.add, self, dim, keepdim) / count
+            return np.add.reduce(self, dim, None, None, keepdim) / count
         except (IndexError, TypeError):
             pass
     own = d if dtype is None else _dtype.to_numpy(dtype)

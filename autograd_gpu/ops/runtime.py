@@ -23,6 +23,7 @@ from autograd_gpu.ops.kernels import blocked, fused, is_launched
 from autograd_gpu.ops.namespace import OPS, rebind
 from autograd_gpu.ops.out import into
 from autograd_gpu.ops.views import inference_view, refresh, unrecorded, view_outputs
+from autograd_gpu.parallel import notice_large
 
 nd = np.ndarray
 _scalars: dict[tuple, Tensor] = {}           # Python numbers as Tensors; emptied when it is full
@@ -487,8 +488,8 @@ _COMMON = {
 } | dict(
     LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
-    INFERENCE=INFERENCE, everywhere=everywhere, mark=mark, inference_view=inference_view, unrecorded=unrecorded, PRIME=PRIME,
-    NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
+    INFERENCE=INFERENCE, everywhere=everywhere, notice_large=notice_large, mark=mark, inference_view=inference_view,
+    unrecorded=unrecorded, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
@@ -509,7 +510,7 @@ def bindings(op, module, soft=False):
             alone = module is not np and reader == "raw" and is_launched(formula)
             names[f"{reader}_{p}"], names[f"wide_{reader}_{p}"] = bound, bound if alone else widened(bound)
     if module is np:
-        names.update(blocked(op, names | dict(body=wide_body(op, names["body"]))))
+        names.update(blocked(op, names | dict(apart_body=wide_body(op, names["body"]) if op.wide_body else names["body"])))
     if module is not np:
         names.update(_ON_CUDA, nd=module.ndarray, asarray=module.asarray, body=op.on_arrays(module))
         names.update(fused(op, _bodies_on_cuda(op, names)))

@@ -5,11 +5,12 @@ import warnings
 
 import numpy as np
 
-from autograd_gpu.blocks import BLOCK, FEW, LARGE
+from autograd_gpu.blocks import FEW, LARGE, block
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import floating
 from autograd_gpu.ops.reduce import accumulator, dim_of
+from autograd_gpu.parallel import each
 
 _CPU = np.ndarray                            # np in a body may be CuPy
 
@@ -18,7 +19,7 @@ def _parts(array, dim):
     """What cuts an array along its first dimension, on the CPU into parts that stay in the cache, unless `dim` is that one."""
     if array.size < LARGE or not dim or array.__class__ is not _CPU:
         return (...,)
-    rows = max(1, BLOCK * len(array) // array.size)
+    rows = max(1, block() * len(array) // array.size)
     return [slice(i, i + rows) for i in range(0, len(array), rows)]
 
 
@@ -43,10 +44,12 @@ def softmax(self, dim: int, dtype: DType = None):
         return self * 0 + self.dtype.type(1)
     x = self.astype(accumulator(self.dtype), copy=False)
     out = np.empty(x.shape, x.dtype)
-    for part in _parts(x, d):
+
+    def compute(part):
         rows = np.subtract(x[part], _largest(x[part], d), out[part])
         np.exp(rows, rows)
         rows /= np.add.reduce(rows, d, None, None, True)
+    each(compute, _parts(x, d))
     return out.astype(self.dtype, copy=False)
 
 softmax.vjp(self=lambda grad, result, dim: F.softmax_backward(grad, result, dim))
@@ -55,14 +58,16 @@ softmax.vjp(self=lambda grad, result, dim: F.softmax_backward(grad, result, dim)
 def _softmax_backward(grad, result, dim):
     dim = dim_of("softmax", dim, result.ndim)
     out = np.empty(result.shape, result.dtype)
-    for part in _parts(result, dim):
+
+    def compute(part):
         g, y = grad[part], result[part]
         if result.ndim and dim == result.ndim - 1 and g.__class__ is _CPU:
-            inner = np.vecdot(g, y)[..., None]
+            inner = np.einsum("...i,...i->...", g, y)[..., None]    # np.vecdot holds the interpreter for up to 500 rows
         else:
             inner = np.add.reduce(np.multiply(g, y, out[part]), dim if result.ndim else None, None, None, True)
         made = np.subtract(g, inner, out[part])
         made *= y
+    each(compute, _parts(result, dim))
     return out
 
 
@@ -91,12 +96,14 @@ def log_softmax(self, dim: int, dtype: DType = None):
         return self - self
     x = self.astype(accumulator(self.dtype), copy=False)
     out = np.empty(x.shape, x.dtype)
-    for part in _parts(x, d):
+
+    def compute(part):
         rows, shift = out[part], _largest(x[part], d)
         np.exp(np.subtract(x[part], shift, rows), rows)
         total = np.log(np.add.reduce(rows, d, None, None, True))
         np.subtract(x[part], shift, rows)    # once more: cheaper than memory for the exponentials
         rows -= total
+    each(compute, _parts(x, d))
     return out.astype(self.dtype, copy=False)
 
 log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, result, dim))
@@ -105,10 +112,12 @@ log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, resu
 def _log_softmax_backward(grad, result, dim):
     dim = dim_of("log_softmax", dim, result.ndim)
     out = np.empty(result.shape, result.dtype)
-    for part in _parts(result, dim):
+
+    def compute(part):
         shares = np.exp(result[part], out[part])
         shares *= np.add.reduce(grad[part], dim if result.ndim else None, None, None, True)
         np.subtract(grad[part], shares, shares)
+    each(compute, _parts(result, dim))
     return out
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
+from autograd_gpu.blocks import by_rows
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import check_number
@@ -48,12 +49,14 @@ def variance(name, self, dim, correction):
         raise RuntimeError(f"{name}: std and var only support floating point and complex dtypes, got {_dtype.of(self.dtype)}")
     dims = dims_of(name, dim, self.ndim)
     n = math.prod([self.shape[d] for d in dims])
-    self = self.astype(accumulator(self.dtype), copy=False)
-    mean = np.add.reduce(self, dims, None, None, True) / n
-    off = self - mean
-    square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
-    total = np.add.reduce(square, dims, None, None, True)
-    return total / max(n - correction, 0), mean
+
+    def compute(x):
+        mean = np.add.reduce(x, dims, None, None, True) / n
+        off = x - mean
+        square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
+        total = np.add.reduce(square, dims, None, None, True)
+        return total / max(n - correction, 0), mean
+    return by_rows(compute, self.astype(accumulator(self.dtype), copy=False), dims)
 
 
 @composite(method=False, function=False)
@@ -216,11 +219,12 @@ def logsumexp(self, dim: Dims, keepdim: bool = False):
     """
     own = self.dtype
     dims = dims_of("logsumexp", dim, self.ndim)
-    self = self.astype(accumulator(own), copy=False)
-    top = F.largest(self.real, dims, True) if self.size else 0
-    top = np.where(np.isfinite(top), top, self.real.dtype.type(0))
-    found = np.log(np.add.reduce(np.exp(self - top), dims, None, None, True)) + top
-    return F.unkept(found, self.shape, dim, keepdim, own)
+
+    def compute(x):
+        top = F.largest(x.real, dims, True) if x.size else 0
+        top = np.where(np.isfinite(top), top, x.real.dtype.type(0))
+        return np.log(np.add.reduce(np.exp(x - top), dims, None, None, True)) + top
+    return F.unkept(by_rows(compute, self.astype(accumulator(own), copy=False), dims), self.shape, dim, keepdim, own)
 
 logsumexp.vjp(self=lambda grad, self, result, dim, keepdim:
               F.kept(grad, self.shape, dim, keepdim) * F.conj(F.exp(self - F.kept(result, self.shape, dim, keepdim))))
@@ -248,20 +252,21 @@ def linalg_vector_norm(self, ord: Number = 2, dim: Dims = None, keepdim: bool = 
         raise RuntimeError(f"linalg.vector_norm: cannot compute the {ord} norm over dimensions {dims} of shape {self.shape}, which "
                            f"are empty: the operation does not have an identity")
     own = self.real.dtype
-    size = np.abs(self.astype(accumulator(self.dtype), copy=False))
-    if ord == math.inf:
-        found = F.largest(size, dims, keepdim)
-    elif ord == -math.inf:
-        found = F.smallest(size, dims, keepdim)
-    elif ord == 0:
-        found = np.add.reduce(size != 0, dims, size.dtype, None, keepdim)
-    elif ord == 1:
-        found = np.add.reduce(size, dims, None, None, keepdim)
-    elif ord == 2:
-        found = np.sqrt(np.add.reduce(size * size, dims, None, None, keepdim))
-    else:
-        found = np.add.reduce(size ** ord, dims, None, None, keepdim) ** (1 / ord)
-    return found.astype(own, copy=False)
+
+    def compute(x):
+        size = np.abs(x)
+        if ord == math.inf:
+            return F.largest(size, dims, keepdim)
+        if ord == -math.inf:
+            return F.smallest(size, dims, keepdim)
+        if ord == 0:
+            return np.add.reduce(size != 0, dims, size.dtype, None, keepdim)
+        if ord == 1:
+            return np.add.reduce(size, dims, None, None, keepdim)
+        if ord == 2:
+            return np.sqrt(np.add.reduce(size * size, dims, None, None, keepdim))
+        return np.add.reduce(size ** ord, dims, None, None, keepdim) ** (1 / ord)
+    return by_rows(compute, self.astype(accumulator(self.dtype), copy=False), dims).astype(own, copy=False)
 
 linalg_vector_norm.vjp(self=lambda grad, self, result, ord, dim, keepdim: F.norm_backward(grad, self, result, ord, dim, keepdim))
 
