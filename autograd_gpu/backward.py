@@ -58,7 +58,7 @@ def _make_root(i, output, gradient, tensors):
     array = output._array
     if output._view is not None:
         refresh(output, asked=True)
-    if not output._requires or type(output._node) is Dependent or output._view is not None and leads_nowhere(output):
+    if not output._requires or isinstance(output._node, Dependent) or output._view is not None and leads_nowhere(output):
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn: compute it from a tensor with "
                            f"requires_grad=True, outside no_grad()")
     if gradient is None:
