@@ -198,11 +198,14 @@ def a_result_has_a_tangent_of_its_own(api):
 @program
 def writes_that_are_refused(api):
     leaf = api.tensor(2, grad=True)
+    with api.torch.inference_mode():
+        inferred = api.tensor(2)
     with api.level():
+        refused = [raised(lambda: inferred.copy_(api.pair(2))), api.of(inferred)]
         d = api.dual(leaf, api.tensor(2))
         e = api.dual(api.tensor(2), api.tensor(2, grad=True))
         out = api.torch.empty(2, dtype=api.torch.float64)
-        return [raised(lambda: d.mul_(2.0)), raised(lambda: leaf.mul_(api.pair(2))), raised(lambda: e.mul_(2.0)),
+        return [*refused, raised(lambda: d.mul_(2.0)), raised(lambda: leaf.mul_(api.pair(2))), raised(lambda: e.mul_(2.0)),
                 raised(lambda: api.torch.add(api.pair(2), 1, out=out)), raised(lambda: api.torch.add(out, 1, out=api.pair(2))), leaf]
 
 

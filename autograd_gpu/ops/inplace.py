@@ -10,7 +10,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.base import Tensor, count_write, version, wrap
+from autograd_gpu.base import INFERENCE, Tensor, count_write, version, wrap
 from autograd_gpu.engine.forward_mode import carry_copy, check_tangent, laid_out, seen, zeros_like
 from autograd_gpu.engine.grad_mode import OFF, everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
@@ -165,7 +165,7 @@ def inplace(op):
         if not _dtype.can_cast(data.dtype, input._array.dtype):
             raise RuntimeError(f"{title}: result type {_dtype.of(data.dtype)} can't be cast to the desired output type "
                                f"{_dtype.of(input._array.dtype)}; convert the tensor with .to() first")
-        if everywhere.levels:
+        if everywhere.levels and input._counter is not INFERENCE:           # such a write is refused
             write_tangents(input, out)       # first, as a tangent may refuse
         written(input, data)
         if tracked and _dtype.category(input._array.dtype) in "fc":
