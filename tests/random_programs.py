@@ -286,7 +286,7 @@ def judge_errors(at, steps, theirs, ours):
         raise Accepted("14")
     if "that does not support it" in str(theirs):
         raise Accepted("23")
-    if ours is None and "A different number of tensors was saved" in str(theirs) and any(
+    if "A different number of tensors was saved" in str(theirs) and any(
             "checkpoint" in s.text and in_level(s.blocks) for s in steps):
         raise Accepted("22")
     if any("view size" in str(e) for e in (theirs, ours)):

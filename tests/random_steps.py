@@ -139,7 +139,7 @@ class Draw:
         self.names = names                   # what the program can name on PyTorch's side
         self.torch = names["torch"]
         self.count = 0
-        self.hooked = False                  # whether a hook was drawn
+        self.hooked = False                  # whether something was drawn that sees each backward that passes
         self.blocks = ()
         self.blocks_made = 0
         self.large = LARGE
@@ -386,4 +386,5 @@ class Draw:
                      self.backward: 2.5, self.grad: 1 * f["double"], self.checkpoint: 1.5 * f["checkpoint"],
                      self.forward: self.in_level() and (4 if self.duals else 40)}
             text = rng.choices(list(kinds), list(kinds.values()))[0]()
+        self.hooked |= "retain_grad" in text or "inputs=" in text
         return text, self.blocks, self.always_look or rng.random() < 0.25

@@ -261,6 +261,12 @@ FOUND = {
         with torch.no_grad(): v = x[:1]
         x.detach_()
         y = v * 2""",
+    "as_strided_of_a_view_whose_data_lies_elsewhere": """
+        x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+        y = x[1:]
+        y.data = torch.arange(6, dtype=torch.float64)[::2]
+        z = y[:1].as_strided((2,), (2,))
+        w = x[1:].as_strided((2,), (2,), 0)""",
     "what_a_forward_computes_has_no_gradient_inside": """
         x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True) * 1
         h = x.register_hook(see('h'))

@@ -58,6 +58,11 @@ def _reach(size, stride):
     return sum([e for e in ends if e < 0]), sum([e for e in ends if e > 0])
 
 
+def _elements(array, itemsize):
+    """How many elements of a size lie between an array's first byte and its last."""
+    return _reach(array.shape, [s // array.itemsize for s in array.strides])[1] * array.itemsize // itemsize + 1 if array.size else 0
+
+
 @composite
 def as_strided(input, size, stride, storage_offset=None):
     """A view of the memory that the tensor, or what it is a view of, lies in: element i, j, ... is at storage_offset + i * stride[0] + ...
@@ -74,11 +79,13 @@ def as_strided(input, size, stride, storage_offset=None):
         raise RuntimeError(f"as_strided: Negative strides and sizes are not supported, got size {size} and stride {stride}")
     array = input._array
     base = array if input._view is None else input._view.base._array
-    at = (_origin(array) - _origin(base)) // array.itemsize
+    at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
+    if not 0 <= at <= whole:                 # .data has brought the view into other memory
+        base = array.base if isinstance(array.base, type(array)) else array
+        at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
     offset = at if storage_offset is None else storage_offset
     if offset < 0:
         raise RuntimeError(f"as_strided: Tensor: invalid storage offset {offset}")
-    whole = _reach(base.shape, [s // base.itemsize for s in base.strides])[1] * base.itemsize // array.itemsize + 1 if base.size else 0
     if math.prod(size) and offset + _reach(size, stride)[1] >= whole:
         raise RuntimeError(f"as_strided: setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds "
                            f"for storage of {whole} elements")
