@@ -261,6 +261,11 @@ FOUND = {
         with torch.no_grad(): v = x[:1]
         x.detach_()
         y = v * 2""",
+    "a_function_saves_a_part_that_it_has_written_to": """
+        x = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+        a, b = x.split(1)[:2]
+        with saving('copy'): y = checkpoint(lambda x: a.mul_(2) * x, a, use_reentrant=True)
+        with torch.no_grad(): z = x.split(1)[0].mul_(2)""",
     "as_strided_of_a_view_whose_data_lies_elsewhere": """
         x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
         y = x[1:]

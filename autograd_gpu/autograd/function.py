@@ -138,6 +138,8 @@ class FunctionCtx(Node):
     def _packed(self, pack, t):
         if self._is_own(t):
             return pack(own_result(self, t._array, t._nr, t._counter), (None, t._nr), True, t._counter)
+        if t._view is not None:              # forward may have written to what it is a view of
+            refresh(t, asked=True)
         return pack(t, edge_of(t), t._requires, version(t))
 
     def _values(self):
