@@ -10,7 +10,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
  1. Strides: not promised, nor which of ViewBackward0 and ReshapeAliasBackward0 a reshape leaves. A program ends where view() fits those
     of one side only, or reshape() or contiguous() copies on one.
  2. Names of nodes that a backward with create_graph recorded: the graph of a gradient is that of the formula as it is written here.
- 3. What pack hooks are given: what a node saves is its formula's business. So .data is written to, which no node notices, in leaves only.
+ 3. What pack hooks are given: what a node saves is its formula's business, and save_on_cpu leaves leaves and their views where they are.
+    So .data is written to, which no node notices, in leaves only, and in programs without save_on_cpu.
  4. PyTorch lets a hook that edits its gradient change other gradients that share the memory. Its hooks edit a copy.
  5. Under hooks that pack a tensor as it is, under save_on_cpu, and in a checkpoint, to what is not its argument, PyTorch does not notice
     writes. Where this package raises for one, the program ends. In a block that packs as it is nothing is written, as PyTorch packs what
@@ -265,7 +266,8 @@ class Accepted(Exception):
 
 def judge_errors(at, steps, theirs, ours):
     """The difference in what the last of the steps raised. Raises Accepted where a rule allows it."""
-    internal = ["INTERNAL ASSERT", "Expected isFloatingType", "must have a last dimension with stride 1", "ZeroTensors are"]
+    internal = ["INTERNAL ASSERT", "Expected isFloatingType", "must have a last dimension with stride 1", "ZeroTensors are",
+                "Something went unexpectedly wrong"]
     if "make_dual" not in steps[-1].text:
         internal.append("Trying to set a forward gradient that has a different size")
     if any(words in str(theirs) for words in internal):

@@ -149,6 +149,7 @@ class Draw:
         self.features = {name: self.rng.choice([0, 1, 1, 2]) for name in ("write", "hook", "block", "double", "complex", "other",
                                                                              "float32", "checkpoint")}
         self.features["forward"] = self.rng.choice([0, 0, 1, 2])
+        self.offloads = self.rng.random() < 0.5              # whether save_on_cpu is drawn; else .data is: rule 3
 
     def new(self, letter="t"):
         """A name not used as yet."""
@@ -225,8 +226,8 @@ class Draw:
             return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty or 0-d
         inferred = any(self.names[n].is_inference() for n in (a, b) if n in self.names)
         aliases = inferred and any(word in template for word in ("detach", ".data", "dtype"))
-        if aliases or self.inferring() and ".data =" in template:
-            return self.leaf().partition(" = ")[2]               # rule 12
+        if aliases or self.inferring() and ".data =" in template or self.offloads and ".data" in template:
+            return self.leaf().partition(" = ")[2]               # rules 12, 3
         return template.format(a=a, b=b, c=self.pick(self.floating), n=self.new(), m=self.new(), o=self.new(), h=self.new("h"),
                                g=self.new("g"), k=self.new("g"), d=self.rng.randrange(max(ndim, 1)),
                                i=self.rng.randrange(2), r=self.rng.random() < 0.3, s=self.rng.random() < 0.2,
@@ -361,6 +362,8 @@ class Draw:
     # --------------------------------------------------------------------------------------------------------------- a step
 
     def enter(self, block):
+        if not self.offloads and "save_on_cpu" in block:
+            block = "saving('copy')"
         self.blocks_made += 1
         self.blocks += ((self.blocks_made, block),)
 

@@ -48,6 +48,19 @@ def levels(api):
 
 
 @program
+def inference_tensors_beside_duals(api):
+    """What nobody will differentiate may be multiplied with; what somebody may, not."""
+    torch, found = api.torch, []
+    with torch.inference_mode():
+        y, m = api.tensor(3, turn=2), api.tensor(3, 3, turn=3)
+    with api.level():
+        d, e = api.pair(3), api.dual(api.tensor(3), api.tensor(3, turn=1, grad=True) * 1)
+        for f in (lambda x: y @ x, lambda x: y * x, lambda x: m @ x, lambda x: torch.stack([x, y]), lambda x: torch.outer(x, y)):
+            found.append(api.of(f(d)))
+        return [*found, raised(lambda: y * e)]
+
+
+@program
 def what_cannot_be_a_dual(api):
     torch, x = api.torch, api.tensor(2)
     with api.level():

@@ -14,7 +14,7 @@ import functools
 import numpy as np
 
 from autograd_gpu import devices as _device
-from autograd_gpu.base import Tensor, wrap
+from autograd_gpu.base import INFERENCE, Tensor, wrap
 from autograd_gpu.engine.forward_mode import apart, link, seen
 from autograd_gpu.engine.grad_mode import local
 from autograd_gpu.engine.node import edge_of
@@ -181,6 +181,10 @@ class _Call:
         if not any(self.differentiable):
             return [None] * len(self.outs)
         op, pairs = self.op, []
+        recorded = local.state.records() and any([t._requires for t in _flat((*self.arguments.values(), *given.values()))])
+        if not recorded:
+            self.arguments = {n: _savable(v) for n, v in self.arguments.items()}
+            self.outs = _savable(self.outs)
         with _recording():
             vs = [_zeros(t._array).requires_grad_() if d else None for t, d in zip(self.outs, self.differentiable, strict=True)]
             for p, g in self.gradients(given, self._filled(vs)).items():
@@ -190,7 +194,6 @@ class _Call:
             pairs = [(fit_tensor(_as_tensor(g), t._array.shape, t._array.dtype), tangent) for g, tangent, t in pairs
                      if g is not None and tangent is not None]
             pairs = [(g, fit_tensor(tangent, g._array.shape, g._array.dtype)) for g, tangent in pairs if g._requires]
-        recorded = local.state.records() and any([t._requires for t in self._tensors(pairs)])
         task = GraphTask(recorded, recorded, {edge_of(v): None for v in vs if v is not None})
         roots = []
         for g, tangent in pairs:
@@ -206,10 +209,6 @@ class _Call:
         """vs with zeros for results that have no derivative, unless the op's formulas accept None."""
         return vs if self.op.accepts_none else [_zeros(t._array) if v is None else v for v, t in zip(vs, self.outs, strict=True)]
 
-    def _tensors(self, pairs):
-        """All that the tangents depend on."""
-        return _flat(self.arguments.values()) + [tangent for _, tangent in pairs]
-
 
 def _differentiable(op, outs):
     return [True] * len(outs) if op.outputs == "list" else op.differentiable
@@ -217,6 +216,13 @@ def _differentiable(op, outs):
 
 def _zeros(array):
     return wrap(_device.xp(array).zeros_like(array))
+
+
+def _savable(value):
+    """An argument, or a list of Tensors, with what can be recorded for the time of a formula in place of inference tensors."""
+    if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
+        return [_savable(v) for v in value]
+    return wrap(value._array) if isinstance(value, Tensor) and value._counter is INFERENCE else value
 
 
 def _as_tensor(value):
