@@ -123,7 +123,7 @@ def each(function, parts):
     job = _Job(function, [part for i in range(share) for part in parts[i::share]])
     try:
         for _ in range(helpers):
-            _jobs.put(job)
+            _jobs.put_nowait(job)
         job.work()
     finally:
         job.close()
