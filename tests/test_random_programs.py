@@ -261,6 +261,20 @@ FOUND = {
         with torch.no_grad(): v = x[:1]
         x.detach_()
         y = v * 2""",
+    "a_functions_posthook_sees_gradients_that_nobody_wants": """
+        x = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+        y = Flat.apply(x)
+        h = y.grad_fn.register_hook(see('h'))
+        z = x.clone().abs()
+        u, n, v = Two.apply(x, x * 2)
+        k = u.grad_fn.register_hook(see('k'))
+        w = x.reshape(-1)
+        c = torch.cat([x, x])
+        l = c.grad_fn.register_hook(see('l'))
+        weigh(y).backward(inputs=[z, y], retain_graph=True)
+        weigh(u).backward(inputs=[z, u], retain_graph=True)
+        weigh(c).backward(inputs=[z, c], retain_graph=True)
+        weigh(y).backward(inputs=[y], retain_graph=True)""",
     "a_function_saves_a_part_that_it_has_written_to": """
         x = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
         a, b = x.split(1)[:2]

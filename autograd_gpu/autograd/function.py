@@ -14,7 +14,7 @@ from autograd_gpu.cuda import streams as _streams
 from autograd_gpu.engine.forward_mode import unseen
 from autograd_gpu.engine.grad_mode import everywhere, local, no_grad
 from autograd_gpu.engine.inside import depend, refusal, refusing, remembering
-from autograd_gpu.engine.node import Node, edge_of, new_node, rare_of, stand_in
+from autograd_gpu.engine.node import ALWAYS, Node, edge_of, new_node, rare_of, stand_in
 from autograd_gpu.engine.packing import SavedTensor, packing
 from autograd_gpu.engine.saved import RELEASED, Packed, freed, list_item, own_result
 from autograd_gpu.ops.fit import fit, fit_tensor
@@ -45,7 +45,7 @@ class FunctionCtx(Node):
     __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "_inside", "_kept", "needs_input_grad",
                  "materialize_grads", "to_save", "dirty_tensors", "non_differentiable", "saved_for_forward")
     _arity = 3
-    _jointly = True
+    _jointly = ALWAYS
     _function: Any = None                    # the class that the user wrote
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:

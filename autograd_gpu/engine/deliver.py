@@ -12,7 +12,7 @@ from autograd_gpu.blocks import LARGE, added
 from autograd_gpu.engine import anomaly_mode as _anomaly
 from autograd_gpu.engine import hooks as _hooks
 from autograd_gpu.engine.grad_mode import everywhere, local
-from autograd_gpu.engine.node import AccumulateGrad, stand_in
+from autograd_gpu.engine.node import ALWAYS, AccumulateGrad, stand_in
 from autograd_gpu.engine.task import ABSENT, UNWANTED
 
 _ndarray = np.ndarray
@@ -160,6 +160,8 @@ def _wanted(task, node, results):
     if task.needed is None and not everywhere.nowhere:
         return results
     wanted = [n is not None and (task.needed is None or n in task.needed or n in task.captured) for n, _ in node._edges()]
+    if node._jointly is ALWAYS:
+        return results
     if not isinstance(results, tuple):
         return results if wanted[0] else None
     return results if node._jointly and any(wanted) else tuple([g if w else None for w, g in zip(wanted, results, strict=True)])

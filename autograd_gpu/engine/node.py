@@ -58,6 +58,9 @@ class RemovableHandle:
         self.remove()
 
 
+ALWAYS = "always"
+
+
 class Rare:
     """What few nodes have, behind one slot so that the others pay one comparison."""
 
@@ -89,7 +92,7 @@ class Node:
     _arity = 0
     _outputs = 1
     _kind = LEAF
-    _jointly = False                         # whether it gives all its gradients whichever of them are wanted, which its posthooks see
+    _jointly = False                         # whether it gives all its gradients where one is wanted, or ALWAYS, which its posthooks see
     _title = "Node"
 
     def __init_subclass__(cls):
