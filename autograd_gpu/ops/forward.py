@@ -44,8 +44,9 @@ def dual(op, outs, arguments, aux, node=None) -> None:
                                       f"it out, with detach() on its operands")
         with level.outside():
             values = dict(zip(op.parameters, arguments, strict=True))
-            call = _Call(op, outs, values, aux)
-            if local.state.records() and any([t._requires for t in _flat((*values.values(), *given.values()))]):
+            recorded = local.state.records() and any([t._requires for t in _flat((*values.values(), *given.values()))])
+            call = _Call(op, outs, values, aux, recorded)
+            if recorded:
                 for p in given:              # a gradient of the tangent is to have none, as it has none itself
                     values[p] = [_primal(level, t) for t in values[p]] if op.roles[p] == LIST else _primal(level, values[p])
                 call.outs = [_primal(level, t) for t in outs]
@@ -103,10 +104,10 @@ def _formula(op, p):
 
 
 class _Call:
-    """One call of an op: its results, its arguments by name, its aux values."""
+    """One call of an op: its results, its arguments by name, its aux values, whether its tangents have a history."""
 
-    def __init__(self, op, outs, arguments, aux):
-        self.op, self.outs, self.arguments, self.aux = op, outs, arguments, aux
+    def __init__(self, op, outs, arguments, aux, recorded):
+        self.op, self.outs, self.arguments, self.aux, self.recorded = op, outs, arguments, aux, recorded
         self.differentiable = [d and t._array.dtype.kind in "fcV" for d, t in zip(_differentiable(op, outs), outs, strict=True)]
 
     # -------------------------------------------------------------------------------------------------------- formulas
@@ -181,8 +182,7 @@ class _Call:
         if not any(self.differentiable):
             return [None] * len(self.outs)
         op, pairs = self.op, []
-        recorded = local.state.records() and any([t._requires for t in _flat((*self.arguments.values(), *given.values()))])
-        if not recorded:
+        if not self.recorded:
             self.arguments = {n: _savable(v) for n, v in self.arguments.items()}
             self.outs = _savable(self.outs)
         with _recording():
@@ -194,7 +194,7 @@ class _Call:
             pairs = [(fit_tensor(_as_tensor(g), t._array.shape, t._array.dtype), tangent) for g, tangent, t in pairs
                      if g is not None and tangent is not None]
             pairs = [(g, fit_tensor(tangent, g._array.shape, g._array.dtype)) for g, tangent in pairs if g._requires]
-        task = GraphTask(recorded, recorded, {edge_of(v): None for v in vs if v is not None})
+        task = GraphTask(self.recorded, self.recorded, {edge_of(v): None for v in vs if v is not None})
         roots = []
         for g, tangent in pairs:
             if g._view is not None:

@@ -198,8 +198,8 @@ def _write_direct(ufunc, t: Tensor, other) -> bool:
         other = other._array
         if type(other) is not np.ndarray or other.dtype != array.dtype:
             return False
-        apart = other.base is None is array.base or other is array
-        if not apart and np.may_share_memory(array, other):
+        views = other is not array and (other.base is not None or array.base is not None)
+        if views and np.may_share_memory(array, other):
             return False
     elif type(other) is not float or array.dtype.kind != "f":
         return False
