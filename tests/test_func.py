@@ -7,8 +7,8 @@ import pytest
 
 import autograd_gpu
 from autograd_gpu.tree import flatten, spread, unflatten
-from tests.parity import filled, said
-from tests.test_functional import check, outcome, same, tensors
+from tests.parity import filled, result, said
+from tests.test_functional import check, same, tensors, told
 
 PROGRAMS = {}
 Point = collections.namedtuple("Point", "x y")
@@ -22,7 +22,7 @@ def program(f):
 
 def each(torch, *programs):
     """The outcomes of short programs."""
-    return [outcome(f, torch) for f in programs]
+    return [result(f, torch, told) for f in programs]
 
 
 def x(torch, *shape, **options):
