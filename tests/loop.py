@@ -214,11 +214,12 @@ def _attempt(found, what, f):
         return None
 
 
-def tangents_of(torch, built, function, sample):
-    """The tangents of a call's results, where every operand has one."""
+def tangents_of(torch, built, function, sample, only=None):
+    """The tangents of a call's results, where every operand has one, or one of them, by its number."""
     forward_ad = torch.autograd.forward_ad
     with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(x.detach(), weights(torch, x, n).detach()) for n, x in enumerate(built.operands)]
+        duals = [forward_ad.make_dual(x.detach(), weights(torch, x, n).detach()) if only in (None, n) else x.detach()
+                 for n, x in enumerate(built.operands)]
         results = [r for r in flat(built.call(function, sample, duals), torch.Tensor) if isinstance(r, torch.Tensor)]
         return [forward_ad.unpack_dual(r).tangent for r in results]
 

@@ -149,6 +149,19 @@ def test_tangents(name, oracle):
     check(oracle, name, hows)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_which_results_have_a_tangent_where_one_operand_has(name, oracle):
+    def found(module, sample, form, only):
+        with contextlib.suppress(Exception), warnings.catch_warnings():      # other tests ask for errors
+            warnings.simplefilter("ignore")
+            return [t is not None for t in loop.tangents_of(module, Built(module, sample, How()), called(module, name, form), sample, only)]
+    for sample in ALL[name][1]:
+        for form in set(forms(name, sample)) - {"method"}:
+            for only in range(len(Built(torch, sample, How()).operands)):
+                want = found(oracle, sample, form, only)
+                assert want is None or found(torch, sample, form, only) == want, (sample, form, only)
+
+
 @pytest.mark.parametrize("name", [n for n, (r, _) in ALL.items() if isinstance(r, Op) and r.is_elementwise])
 def test_elements_at_the_edges(name, oracle):
     left_out = frozenset(LEFT_OUT.get(name, ()))

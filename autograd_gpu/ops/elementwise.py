@@ -338,7 +338,7 @@ def sgn_grad(grad, self, result):
     return F.where(self == 0, 0, along / F.abs(self))
 
 
-@elementwise(to_float=True, divert=of_tensors("copysign", second=None))
+@elementwise(to_float=True, divert=of_tensors("copysign", second=None), without_tangent=("other",))
 def copysign(self, other):
     """|self| with other's sign; integers become the default float. Reference: torch.copysign."""
     return np.copysign(self, other)

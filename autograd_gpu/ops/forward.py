@@ -76,7 +76,7 @@ def _tangents(op, arguments, level):
     """{input: its tangent, or for a list those of its elements or None} for the inputs with a derivative that have one."""
     found = {}
     for p, value in zip(op.parameters, arguments, strict=True):
-        if p not in op.edges or value is None:
+        if p not in op.edges or p in op.without_tangent or value is None:
             continue
         if op.roles[p] == LIST:
             tangents = [level.get(t) for t in value]

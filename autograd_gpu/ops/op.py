@@ -62,7 +62,7 @@ class Op:
     def __init__(self, body, *, elementwise=False, view=False, node=None, digit=None, outputs=(), differentiable=None, hidden=(),
                  aux=(), many=False, promote=None, to_float=False, may_be_integer=False, varargs=None, aliases=None, divert=None,
                  cuda=None, over=None, method=True, function=True, inplace=None, out=None, accepts_none=False, linear=False,
-                 domain=(-2.0, 2.0)):
+                 domain=(-2.0, 2.0), without_tangent=()):
         self.name = body.__name__
         self.body = body
         self.is_elementwise, self.is_view, self.cuda = elementwise, view, cuda
@@ -84,7 +84,7 @@ class Op:
         self.given = 1 + len(self.aux)       # how much the body returns, its results counted as one
         shown = [n for n in self.output_names if n not in self.hidden]
         self.result_type = _result_type(self.name, shown) if len(shown) > 1 else None
-        self.accepts_none, self.linear = accepts_none, linear
+        self.accepts_none, self.linear, self.without_tangent = accepts_none, linear, without_tangent
         self.lifts = elementwise
         self.promotes = promote if promote is not None else \
             [p for p in self.parameters if self.roles[p] == TENSOR] if elementwise else []
@@ -265,6 +265,7 @@ def op(**options):
     promote          inputs brought to a common dtype (elementwise: all); to_float: integers become the default float
     linear           whether the result is linear in all inputs with a derivative, and its tangent the op of theirs; to be said where
                      the formulas alone do not give it, as where one element is written over another
+    without_tangent  inputs of which, alone, the result has no tangent, where else it would be one of zeros
     varargs          the parameter that users may give as several integers
     divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op
     method, function, inplace   whether it is a method of Tensor, a function of the package, a method with an underscore

@@ -247,7 +247,7 @@ def rad2deg(self):
 rad2deg.vjp(self=lambda grad: grad * 57.29577951308232)
 
 
-@op(promote=["self", "other"], inplace=True, divert=of_tensors("nextafter"))
+@op(promote=["self", "other"], inplace=True, divert=of_tensors("nextafter"), without_tangent=("other",))
 def nextafter(self, other):                  # not @elementwise, which would look for the next one in float32 for half precision
     """The next floating number after self in the direction of other. Reference: torch.nextafter."""
     refuse("nextafter", self, "biuc")
