@@ -33,7 +33,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 16. Programs in which PyTorch crashes, run alone.
 17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base is not compared.
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
-    are not drawn, copysign of none. A product and a sum, which they may round once: factors are powers of two.
+    are not drawn, copysign of none. A product and a sum, which they may round once: factors are powers of two, and complex numbers, whose
+    products are such sums, are not compared by ==.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
 20. Tangents: one of zeros may be None, and their graphs are those of the formulas as they are written here: whether one requires grad,
     what it saves, what of its gradient flows through the result. Programs use copies without a history, and take gradients of tangents

@@ -260,8 +260,9 @@ class Draw:
     def binary(self):
         a = self.pick(self.floating)
         b = self.partner(a)
-        barred = "** {b}" if self.in_level() and self.kind(a) != self.kind(b) else "none"             # rule 26
-        return f"{self.new()} = " + self.fill(self.rng.choice([f for f in BINARY if barred not in f]), a, b)
+        barred = ("** {b}",) if self.in_level() and self.kind(a) != self.kind(b) else ()             # rule 26
+        barred += ("==",) if "c" in (self.kind(a), self.kind(b)) else ()     # rule 18
+        return f"{self.new()} = " + self.fill(self.rng.choice([f for f in BINARY if not any(x in f for x in barred)]), a, b)
 
     def reduce(self):
         a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
