@@ -33,8 +33,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 16. Programs in which PyTorch crashes, run alone.
 17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base is not compared.
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
-    are not drawn, copysign of none. A product and a sum, which they may round once: factors are powers of two, and complex numbers, whose
-    products are such sums, are not compared by ==.
+    are not drawn, copysign and reciprocal_ of none. A product and a sum, which they may round once: factors are powers of two, and complex
+    numbers, whose products are such sums, are not compared by ==.
 19. Indices that an operation gave and saved: .data lets a program write to them, and PyTorch's node finds them out of range. Not drawn.
 20. Tangents: one of zeros may be None, and their graphs are those of the formulas as they are written here: whether one requires grad,
     what it saves, what of its gradient flows through the result. Programs use copies without a history, and take gradients of tangents
@@ -44,7 +44,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     in a dual level.
 22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
 23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, which is not drawn.
-24. copy_() from another dtype makes a tangent of that dtype in PyTorch. Not drawn.
+24. copy_() from another dtype, also as x[key] = y, makes a tangent of that dtype in PyTorch. Not drawn.
 25. What a reentrant checkpoint's backward is given may require grad, where nothing is recorded: that is not compared.
 26. The tangent of a power of a real and a complex number, where the real one's counts, has no imaginary part in PyTorch. Not drawn.
 27. Tangents, with a history, of views that came with others or were taken in no_grad: after a write PyTorch raises when a view of one is

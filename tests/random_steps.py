@@ -300,7 +300,7 @@ class Draw:
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
         barred = () if a in self.chosen(lambda t: t.is_leaf and not t.is_complex()) else (".data.", ".data =")         # rules 3, 13
-        barred += ("sqrt_",) if self.names[a].is_complex() else ()             # rule 18
+        barred += ("sqrt_",) if self.names[a].is_complex() else ("reciprocal_",) if bool((self.names[a] == 0).any()) else ()     # rule 18
         write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:
             return self.fill(self.rng.choice(write), a)
@@ -308,7 +308,7 @@ class Draw:
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
         if b in self.duals and self.names[b].dtype != self.names[a].dtype:                   # rule 24
-            write_from = [w for w in write_from if "a}.copy_(" not in w]
+            write_from = [w for w in write_from if not w.endswith((".copy_({b})", "] = {b}"))]
         return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
