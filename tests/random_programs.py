@@ -44,18 +44,20 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     in a dual level.
 22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
 23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, which is not drawn.
-24. copy_() from another dtype, also as x[key] = y, makes a tangent of that dtype in PyTorch. Not drawn.
+24. An in-place operation with a tensor of another dtype makes a tangent of that dtype in PyTorch. Not drawn.
 25. What a reentrant checkpoint's backward is given may require grad, where nothing is recorded: that is not compared.
 26. The tangent of a power of a real and a complex number, where the real one's counts, has no imaginary part in PyTorch. Not drawn.
 27. Tangents, with a history, of views that came with others or were taken in no_grad: after a write PyTorch raises when a view of one is
     taken, if at all, this package when its tangent is asked for; before one this package's are such views, too, which refuse writes,
-    PyTorch's may come from as_strided.
+    PyTorch's may come from as_strided. After a write to a tensor PyTorch may take the tangent of its view for a leaf, and refuse to write.
+28. A write to an output that is not its node's first, where it retains its gradient: in PyTorch the first keeps that gradient, too.
 """
 from __future__ import annotations
 
 import argparse
 import functools
 import multiprocessing.pool
+import re
 import subprocess
 import sys
 import time
@@ -265,8 +267,8 @@ class Accepted(Exception):
     """A difference that a rule allows: the program ends here."""
 
 
-def judge_errors(at, steps, theirs, ours):
-    """The difference in what the last of the steps raised. Raises Accepted where a rule allows it."""
+def judge_errors(at, steps, theirs, ours, names):
+    """The difference in what the last of the steps raised; `names`: PyTorch's side's. Raises Accepted where a rule allows it."""
     internal = ["INTERNAL ASSERT", "Expected isFloatingType", "must have a last dimension with stride 1", "ZeroTensors are",
                 "Something went unexpectedly wrong"]
     if "make_dual" not in steps[-1].text:
@@ -286,6 +288,9 @@ def judge_errors(at, steps, theirs, ours):
         raise Accepted("20")
     refusal = any(words in str(ours) for words in ("came with others", "created in no_grad"))
     if in_level(steps[-1].blocks) and (ours is None and str(theirs).startswith("Output ") or theirs is None and refusal):
+        raise Accepted("27")
+    written = names.get(re.match(r"\w*", steps[-1].text)[0])
+    if in_level(steps[-1].blocks) and ours is None and "a leaf Variable that requires grad" in str(theirs) and not written.is_leaf:
         raise Accepted("27")
     lost = str(theirs).startswith(("A view was created", "Output ", "Inference tensors cannot be saved"))
     unfit = any(words in str(theirs) for words in ("must match the size", "broadcast shape", "can't be cast"))
@@ -318,12 +323,15 @@ class Run:
         self.steps.append(step)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            later = [(t, t._version) for t in self.sides[0].tensors() if t.output_nr and t.retains_grad and not t.is_inference()]
             theirs, ours = (side.run(step, code) for side in self.sides)
+            if any(t._version != version for t, version in later):
+                raise Accepted("28")
             if any(t._array.dtype in (np.float32, np.complex64) for t in self.sides[1].tensors()):
                 self.dtype = "float32"
             if any(t.requires_grad and t.is_inference() for t in self.sides[1].tensors()):
                 raise Accepted("12")
-            found = judge_errors(at, self.steps, theirs, ours)
+            found = judge_errors(at, self.steps, theirs, ours, self.sides[0].names)
             if found is None and (step.look or theirs is not None):
                 found = compare(at, *(side.describe() for side in self.sides), self.dtype)
                 if found is not None and theirs is not None and self.unchanged(step):

@@ -308,7 +308,7 @@ class Draw:
         if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
         if b in self.duals and self.names[b].dtype != self.names[a].dtype:                   # rule 24
-            write_from = [w for w in write_from if not w.endswith((".copy_({b})", "] = {b}"))]
+            write_from = write
         return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
