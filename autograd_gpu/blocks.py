@@ -21,7 +21,9 @@ from autograd_gpu.expression import HALF, NO_EXPRESSION, Symbol, Traced, Untrace
 LARGE = 1 << 18                              # elements from which on the program wins; measured
 BLOCK = 1 << 16                              # elements of a block for one thread; measured
 VALUES = 24                                  # programs of one body or formula, beyond which there is none more for certain numbers
+LONG = 1 << 12                               # elements of a row whose products are added up without halving it: up to these it is as exact
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
+LINE = 64                                    # bytes of a cache line
 _scratch = threading.local()                 # `buffers`: this thread's, while no program uses them
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -38,15 +40,22 @@ class Buffers(list):
         """The i-th buffer, in a shape and dtype."""
         size = math.prod(shape) * dtype.itemsize
         if i == len(self):
-            self.append(np.empty(size, np.uint8))
+            self.append(_aligned(size))
         elif self[i].size < size:
-            self[i] = np.empty(size, np.uint8)
+            self[i] = _aligned(size)
         return self[i][:size].view(dtype).reshape(shape)
 
     @functools.cached_property
     def others(self):
         """Those of a program that is run for a block of another's."""
         return Buffers()
+
+
+def _aligned(size):
+    """Memory that begins where a cache line does: to write across two of them takes twice as long."""
+    memory = np.empty(size + LINE, np.uint8)
+    start = -memory.ctypes.data % LINE
+    return memory[start:start + size]
 
 
 def buffered(function, *args):
@@ -128,7 +137,9 @@ class Program(Traced):
         elif self.several:
             raise Untraceable("several results")
         self.names: dict[str, object] = {}
-        self.source = self._print({id(s): i for i, s in enumerate(self.symbols) if isinstance(s, Symbol)})
+        self._products: dict[tuple, list | None] = {}
+        self.inputs = {id(s): i for i, s in enumerate(self.symbols) if isinstance(s, Symbol)}
+        self.source = self._print(self.inputs)
         exec(compile(self.source, "<blocks>", "exec"), self.names)
 
     def _print(self, inputs):
@@ -274,6 +285,11 @@ class Program(Traced):
         if len(shape) != len(whole) or not dims or shape[:dims[0]] != whole[:dims[0]] or self.dtypes[0] not in _FLOATS or not all([
                 a.flags.c_contiguous for a in arrays]):
             return None
+        varying = [i for i in self.arrays if math.prod(args[i].shape[-len(dims):]) > 1]
+        if all([args[i].shape == whole for i in varying]) and math.prod(whole[dims[0]:]) <= LONG:
+            product = self._product(tuple(varying))
+            if product is not None:
+                return self._sum_of_product(*product, dims, args)
         size, values = self._rows(whole, args, arrays)
         if not size:
             return None
@@ -287,6 +303,70 @@ class Program(Traced):
                 program(buffers.others, made, size, *[a[b] for a in arrays], *numbers)
                 np.add.reduce(made, dims, None, out[b], True)
         parallel.each(lambda s: buffered(part, s), parallel.cut(len(out), size))
+        return out
+
+    def _product(self, varying):
+        """What a sum of the result is, where only the arrays `varying` do so along it: the one or two whose product is summed, and what is
+        done to the sum, [(ufunc, the other operand or None)]. None where the result is no such product.
+        """
+        try:
+            return self._products[varying]
+        except KeyError:
+            pass
+
+        def split(x):
+            """The factors of a product that vary, and what to do to a sum of those."""
+            if id(x) in self.inputs:
+                return [self.inputs[id(x)]], []
+            if x.function is np.negative:
+                factors, after = split(x.operands[0])
+                return factors, [*after, (np.negative, None)]
+            if x.function not in (np.multiply, np.true_divide):
+                raise Untraceable("no product")
+            a, b = x.operands
+            if not self._depends(b, varying):
+                factors, after = split(a)
+                return factors, [*after, (x.function, b)]
+            if x.function is np.true_divide:
+                raise Untraceable("no product")
+            if not self._depends(a, varying):
+                factors, after = split(b)
+                return factors, [*after, (x.function, a)]
+            return [f + g for f, g in zip(split(a), split(b), strict=True)]
+
+        try:
+            found = split(self.results[0])
+        except Untraceable:
+            found = None
+        if found is not None and (len(found[0]) > 2 or any([self.kinds[i] != self.dtypes[0] for i in found[0]])):
+            found = None
+        self._products[varying] = found
+        return found
+
+    def _depends(self, x, inputs):
+        """Whether an expression depends on one of the arguments that are `inputs`."""
+        return self.inputs[id(x)] in inputs if id(x) in self.inputs else any([self._depends(o, inputs) for o in x.operands])
+
+    def _value(self, x, args):
+        """What an expression is for arguments, computed at once."""
+        if id(x) in self.inputs:
+            return args[self.inputs[id(x)]]
+        if not x.operands:
+            return x.dtype.type(x.function)
+        values = [self._value(o, args) for o in x.operands]
+        return np.asarray(values[0]).astype(x.dtype) if x.function is np.copyto else x.function(*values)
+
+    def _sum_of_product(self, factors, after, dims, args):
+        """The sum of a product of arguments over the last dimensions, `dims`, and what is done to it."""
+        if len(factors) == 1:
+            out = reduced(np.add, args[factors[0]], dims, True)
+        else:
+            a, b = [args[i].reshape(-1, math.prod(args[i].shape[dims[0]:])) for i in factors]
+            total = np.empty(len(a), a.dtype)
+            parallel.each(lambda s: np.einsum("ij,ij->i", a[s], b[s], out=total[s]), parallel.cut(len(a), max(1, block() // a.shape[1])))
+            out = total.reshape(*args[factors[0]].shape[:dims[0]], *[1] * len(dims))
+        for function, other in after:
+            out = function(out) if other is None else function(out, self._value(other, args))
         return out
 
     def _run(self, out, size, values):

@@ -43,7 +43,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 21. An in-place operation in which its tensor occurs a second time: PyTorch computes its tangent from what it has overwritten. Not drawn
     in a dual level.
 22. In a dual level PyTorch's checkpoint counts what tangents save, too, and fails where the second run is not in one.
-23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, which is not drawn.
+23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, and so is the gradient of
+    the tangent of a norm of zeros and of std of equal elements. These are not drawn.
 24. An in-place operation with a tensor of another dtype makes a tangent of that dtype in PyTorch. Not drawn.
 25. What a reentrant checkpoint's backward is given may require grad, where nothing is recorded: that is not compared.
 26. The tangent of a power of a real and a complex number, where the real one's counts, has no imaginary part in PyTorch. Not drawn.

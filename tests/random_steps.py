@@ -266,8 +266,12 @@ class Draw:
 
     def reduce(self):
         a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
-        barred = "logsumexp" if a in self.duals and not self.names[a].numel() else "none"           # rule 23
-        return f"{self.new()} = " + self.fill(self.rng.choice([r for r in REDUCE if barred not in r]), a)
+        barred = ()
+        if a in self.duals:                                                    # rule 23
+            t = self.names[a]
+            barred = tuple(itertools.compress(("logsumexp", "norm", "std"), (
+                not t.numel(), bool((t == 0).any()), t.numel() and bool((t == t.flatten()[0]).all()))))
+        return f"{self.new()} = " + self.fill(self.rng.choice([r for r in REDUCE if not any(x in r for x in barred)]), a)
 
     def view(self):
         return f"{self.new()} = " + self.fill(self.rng.choice(VIEW), self.pick())

@@ -1,4 +1,5 @@
 """Large arrays in blocks: the same bits as in one pass, for every body and formula that has a program; and when there is none."""
+import inspect
 import math
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu import blocks, expression, parallel
 from autograd_gpu.blocks import FEW, choose
+from autograd_gpu.ops.fit import fit
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
 from autograd_gpu.ops.runtime import bindings
@@ -98,6 +100,44 @@ def test_layouts(small, shape):
     for g, r in [(a, np.asfortranarray(b)), (a[::2], b[::2]), (a[..., :1], np.asfortranarray(b)),
                  (a.reshape(2, -1)[:, :1], b.reshape(2, -1)), (a.reshape(-1, 1)[:50], b.reshape(1, -1)[:, :40])]:
         assert p(g, r) is None
+
+
+@pytest.mark.parametrize(("name", "p", "factors", "steps"), [
+    ("sub", "other", "grad", 1), ("mul", "other", "grad self", 0), ("div", "other", "grad self", 3), ("div", "self", None, 0),
+    ("addcdiv", "tensor2", "grad tensor1", 3), ("lerp_tensors", "weight", None, 0), ("atan2", "other", None, 0)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_product_is_summed_without_what_does_not_vary(small, monkeypatch, name, p, factors, steps, dtype, threads):
+    monkeypatch.setattr(parallel, "_threads", threads)
+    record, rng = REGISTRY[name], np.random.default_rng(0)
+    names, f = record.formula_parameters[p], bindings(record, np)[f"wide_raw_{p}"]
+    for whole, row in [((300, 8), (300, 1)), ((4, 50, 7, 3), (4, 50, 1, 1)), ((7, 500), (7, 1)), ((40, 30, 5), (40, 1, 1))]:
+        args = [rng.uniform(0.5, 2, row if n in (p, "weight") else whole).astype(dtype) if n == "grad" or n in record.roles and
+                record.annotations[n] is inspect.Parameter.empty else 0.5 for n in names]
+        args[0] -= np.asarray(1, dtype)
+        total = f.summed(row, *args)
+        want = fit(f.plain(*[a.astype("f8") if isinstance(a, np.ndarray) else a for a in args]), row, np.dtype("f8"))
+        np.testing.assert_allclose(fit(total, row, np.dtype(dtype)), want, 1e-4 if dtype == "float32" else 1e-11, 1e-5)
+        program = f._program_for(args, {})
+        products = [] if program is None else [*program._products.values()]
+        if factors is None:
+            assert products in ([], [None])
+        else:
+            (found, after), = products[:1]
+            assert total.shape == row and ([names[i] for i in found], len(after)) == (factors.split(), steps)
+
+
+def test_a_long_row_of_products_is_summed_in_halves(small):
+    rng = np.random.default_rng(0)
+    a, b, c = rng.uniform(-1, 1, (3, 2, blocks.LONG + 1)).astype("f4")
+    f = bindings(REGISTRY["mul"], np)["wide_raw_other"]
+    assert f.summed((2, 1), a, b) is not None and not f._program_for((a, b), {})._products
+
+
+def test_blocks_begin_at_cache_lines():
+    buffers = blocks.Buffers()
+    made = [buffers.at(i, (n, 3), np.dtype(dtype)) for i, (n, dtype) in enumerate([(5, "f4"), (7, "f8"), (1, "i2")])]
+    assert all(a.ctypes.data % 64 == 0 and a.shape[1:] == (3,) for a in (*made, buffers.at(1, (500, 3), np.dtype("f8"))))
 
 
 def test_equal_expressions_once_and_buffers_reused():
