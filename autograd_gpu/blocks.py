@@ -21,6 +21,7 @@ from autograd_gpu.expression import HALF, NO_EXPRESSION, Symbol, Traced, Untrace
 LARGE = 1 << 18                              # elements from which on the program wins; measured
 BLOCK = 1 << 16                              # elements of a block for one thread; measured
 VALUES = 24                                  # programs of one body or formula, beyond which there is none more for certain numbers
+SHORT = 1 << 10                              # elements of a row up to which its sum by einsum is as exact; measured
 LONG = 1 << 12                               # elements of a row whose products are added up without halving it: up to these it is as exact
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
 LINE = 64                                    # bytes of a cache line
@@ -501,19 +502,34 @@ def reduced(function, a, dim=None, keepdim=False):
     if parallel.get_num_threads() == 1 or not a.flags.c_contiguous or a.dtype not in _FLOATS:
         return function.reduce(a, dim, None, None, keepdim)
     dims = normalize_axis_tuple(range(a.ndim) if dim is None else dim, a.ndim)
-    kept = [d for d in range(a.ndim) if d not in dims and a.shape[d] > 1]
-    if not kept:
+    at = next((d for d in range(a.ndim) if d not in dims and a.shape[d] > 1), None)      # each thread has some of the results
+    if at is None:
         if function is not np.add or len(dims) < a.ndim or a.size < 8 * block():
             return function.reduce(a, dims, None, None, keepdim)
         return np.full((1,) * a.ndim if keepdim else (), _total(a.reshape(-1)))
-    at = kept[0]                             # each thread has some of the results
     shape = tuple([1 if d in dims else n for d, n in enumerate(a.shape)])
-    out, before = np.empty(shape, a.dtype), (slice(None),) * at
+    out, before = np.empty(shape if keepdim else [n for d, n in enumerate(shape) if d not in dims], a.dtype), (slice(None),) * at
+    kept = out.reshape(shape)
 
     def part(s):
-        function.reduce(a[(*before, s)], dims, None, out[(*before, s)], True)
+        function.reduce(a[(*before, s)], dims, None, kept[(*before, s)], True)
     parallel.each(part, _cut(a, at, 8))
-    return out if keepdim else out.reshape([n for d, n in enumerate(shape) if d not in dims])
+    return out
+
+
+def summed(a, dim=None, keepdim=False, size=None):
+    """np.add.reduce(a, dim, keepdims=keepdim); of short rows by einsum, which is as exact there and takes a fifth to a half of the time.
+
+    `size`: where `a` is a part, that of the whole.
+    """
+    last = dim[0] if dim.__class__ is tuple and len(dim) == 1 else dim
+    if (a.size if size is None else size) < FEW or a.ndim < 2 or last.__class__ is not int or last % a.ndim != a.ndim - 1 or \
+            not 1 < a.shape[-1] <= SHORT or a.dtype not in _FLOATS or not a.flags.c_contiguous:
+        return reduced(np.add, a, dim, keepdim)
+    out = np.empty((*a.shape[:-1], 1) if keepdim else a.shape[:-1], a.dtype)
+    sums = out[..., 0] if keepdim else out
+    parallel.each(lambda s: np.einsum("...i->...", a[s], out=sums[s]), _cut(a, 0, 8))
+    return out
 
 
 def by_rows(function, x, dims):

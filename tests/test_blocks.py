@@ -261,3 +261,23 @@ def test_numbers_are_arguments_and_several_rows_may_be_the_same_one(small):
     np.testing.assert_array_equal(a, [[3, 11], [15, 23]])
     with pytest.raises(expression.Untraceable):
         blocks.InPlace("k", lambda g, a: (a,), (np.dtype("f4"),) * 2)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "c8"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sums_of_rows(monkeypatch, dtype, threads):
+    monkeypatch.setattr(parallel, "_threads", threads)
+    monkeypatch.setattr(blocks, "LARGE", 1 << 13)
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 9)
+    a = (np.random.default_rng(0).standard_normal(1 << 15) * 9).astype(dtype)
+    for shape in [(-1, 8), (16, -1, 4), (4, -1, 64), (-1, 512), (2, -1), (-1,), (-1, 1)]:
+        for x in (a.reshape(shape), a.reshape(shape).T, a.reshape(shape)[:100], a.reshape(shape)[..., ::2]):
+            for dim in (-1, x.ndim - 1, (x.ndim - 1,), 0, None, tuple(range(x.ndim))):
+                for keepdim in (False, True):
+                    got, want = blocks.summed(x, dim, keepdim), np.add.reduce(x, dim, None, None, keepdim)
+                    assert np.shape(got) == want.shape and got.dtype == want.dtype
+                    np.testing.assert_allclose(got, want, {"f2": 1e-2, "f8": 1e-12}.get(dtype, 1e-4), 1e-3)
+                    assert getattr(got, "base", None) is None or dtype not in ("f4", "f8") or x.size < 1 << 13
+    rows = np.random.default_rng(1).random((1000, 50), np.float32)
+    parts = [blocks.summed(rows[i:i + 7], -1, True, rows.size) for i in range(0, 1000, 7)]
+    np.testing.assert_array_equal(np.concatenate(parts), blocks.summed(rows, -1, True))

@@ -6,7 +6,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.blocks import LARGE, reduced
+from autograd_gpu.blocks import LARGE, reduced, summed
 from autograd_gpu.ops.kernels import launched
 from autograd_gpu.ops.namespace import OPS
 
@@ -24,7 +24,7 @@ def sum_to(g, shape):
                            f"the input, or one that the input is broadcast to")
     axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
     if axes:
-        g = reduced(np.add, g, axes, True) if _device.xp(g) is np else _sum_on_cuda(g, axes, True)
+        g = summed(g, axes, True) if _device.xp(g) is np else _sum_on_cuda(g, axes, True)
     return g.reshape(shape)
 
 

@@ -225,9 +225,9 @@ def native_layer_norm(input, normalized_shape: Size, weight: Tensor | None = Non
     n = math.prod(normalized_shape)
 
     def compute(x):
-        mean = np.add.reduce(x, axes, None, None, True) / n
+        mean = F.total(x, axes, input.size) / n
         x = x - mean
-        rstd = 1 / np.sqrt(np.add.reduce(x * x, axes, None, None, True) / n + x.dtype.type(eps))
+        rstd = 1 / np.sqrt(F.total(x * x, axes, input.size) / n + x.dtype.type(eps))
         x *= rstd
         if weight is not None:
             x = x * weight
@@ -370,9 +370,9 @@ def native_group_norm(input, weight: Tensor | None, bias: Tensor | None, group: 
     """group_norm with the mean (result1) and the reciprocal standard deviation (result2), which its derivative goes through."""
     floating("group_norm", input.dtype)
     x = input.astype(accumulator(input.dtype), "C", copy=False).reshape(input.shape[0], group, math.prod(input.shape[1:]) // group)
-    mean = np.add.reduce(x, 2, None, None, True) / max(x.shape[2], 1)
+    mean = F.total(x, 2) / max(x.shape[2], 1)
     x = x - mean
-    rstd = 1 / np.sqrt(np.add.reduce(x * x, 2, None, None, True) / max(x.shape[2], 1) + x.dtype.type(eps))
+    rstd = 1 / np.sqrt(F.total(x * x, 2) / max(x.shape[2], 1) + x.dtype.type(eps))
     x = (x * rstd).reshape(input.shape)
     shape = (-1,) + (1,) * (input.ndim - 2)
     if weight is not None:

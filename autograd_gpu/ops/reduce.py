@@ -7,7 +7,7 @@ import operator
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.blocks import LARGE, reduced
+from autograd_gpu.blocks import FEW, summed
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
@@ -152,8 +152,8 @@ def sum(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     d = self.dtype
     if (d is _F32 or d is _F64) and (dim.__class__ is not tuple or dim):
         try:
-            if self.size >= LARGE and self.__class__ is _CPU:
-                return reduced(np.add, self, dim, keepdim)
+            if self.size >= FEW and self.__class__ is _CPU:
+                return summed(self, dim, keepdim)
             return np.add.reduce(self, dim, None, None, keepdim)
         except (IndexError, TypeError, ValueError):      # a list, or a mistake that the longer way names
             pass
@@ -190,8 +190,8 @@ def mean(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     if (d is _F32 or d is _F64) and dtype is None and dim.__class__ is not tuple:
         try:
             count = self.size if dim is None else self.shape[dim]
-            if self.size >= LARGE and self.__class__ is _CPU:
-                return reduced(np.add, self, dim, keepdim) / count
+            if self.size >= FEW and self.__class__ is _CPU:
+                return summed(self, dim, keepdim) / count
             return np.add.reduce(self, dim, None, None, keepdim) / count
         except (IndexError, TypeError):
             pass
@@ -236,6 +236,12 @@ def largest(self, dims, keepdim):
         return np.maximum.reduce(self, dims, None, None, keepdim)
     except NotImplementedError:
         return np.max(self, dims, keepdims=keepdim)
+
+
+@composite(method=False, function=False)
+def total(self, dims, size=None):
+    """np.add.reduce over dimensions that are kept; `size`: as in blocks.summed."""
+    return summed(self, dims, True, size) if self.__class__ is _CPU else np.add.reduce(self, dims, None, None, True)
 
 
 @composite(method=False, function=False)

@@ -51,10 +51,10 @@ def variance(name, self, dim, correction):
     n = math.prod([self.shape[d] for d in dims])
 
     def compute(x):
-        mean = np.add.reduce(x, dims, None, None, True) / n
+        mean = F.total(x, dims, self.size) / n
         off = x - mean
         square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
-        total = np.add.reduce(square, dims, None, None, True)
+        total = F.total(square, dims, self.size)
         return total / max(n - correction, 0), mean
     return by_rows(compute, self.astype(accumulator(self.dtype), copy=False), dims)
 
@@ -223,7 +223,7 @@ def logsumexp(self, dim: Dims, keepdim: bool = False):
     def compute(x):
         top = F.largest(x.real, dims, True) if x.size else 0
         top = np.where(np.isfinite(top), top, x.real.dtype.type(0))
-        return np.log(np.add.reduce(np.exp(x - top), dims, None, None, True)) + top
+        return np.log(F.total(np.exp(x - top), dims, self.size)) + top
     return F.unkept(by_rows(compute, self.astype(accumulator(own), copy=False), dims), self.shape, dim, keepdim, own)
 
 logsumexp.vjp(self=lambda grad, self, result, dim, keepdim:
