@@ -290,9 +290,8 @@ def judge_errors(at, steps, theirs, ours, names):
     refusal = any(words in str(ours) for words in ("came with others", "created in no_grad"))
     if in_level(steps[-1].blocks) and (ours is None and str(theirs).startswith("Output ") or theirs is None and refusal):
         raise Accepted("27")
-    written = names.get(re.match(r"\w*", steps[-1].text)[0])
-    if in_level(steps[-1].blocks) and ours is None and "a leaf Variable that requires grad" in str(theirs) and written is not None \
-            and not written.is_leaf:
+    if in_level(steps[-1].blocks) and ours is None and "a leaf Variable that requires grad" in str(theirs) and not any(
+            t.is_leaf and t.requires_grad for t in map(names.get, re.findall(r"\bt\d+", steps[-1].text)) if t is not None):
         raise Accepted("27")
     lost = str(theirs).startswith(("A view was created", "Output ", "Inference tensors cannot be saved"))
     unfit = any(words in str(theirs) for words in ("must match the size", "broadcast shape", "can't be cast"))

@@ -176,14 +176,16 @@ class Draw:
         except RuntimeError:                 # a view without a history
             return None
 
+    def does(self, name, fits):
+        """Whether something is true of a tensor."""
+        try:
+            return bool(fits(self.names[name]))
+        except RuntimeError:                 # a view without a history: even is_leaf raises
+            return False
+
     def chosen(self, fits):
         """The names of the tensors that something is true of."""
-        def does(name):
-            try:
-                return fits(self.names[name])
-            except RuntimeError:             # a view without a history: even is_leaf raises
-                return False
-        return [n for n in self.tamed if does(n)]
+        return [n for n in self.tamed if self.does(n, fits)]
 
     def pick(self, fits=lambda t: True):
         """A tensor's name, of the newer ones more often."""
@@ -268,9 +270,8 @@ class Draw:
         a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
         barred = ()
         if a in self.duals:                                                    # rule 23
-            t = self.names[a]
-            barred = tuple(itertools.compress(("logsumexp", "norm", "std"), (
-                not t.numel(), bool((t == 0).any()), t.numel() and bool((t == t.flatten()[0]).all()))))
+            barred = tuple([name for name, fits in (("logsumexp", lambda t: not t.numel()), ("norm", lambda t: (t == 0).any()),
+                                                    ("std", lambda t: t.numel() and (t == t.flatten()[0]).all())) if self.does(a, fits)])
         return f"{self.new()} = " + self.fill(self.rng.choice([r for r in REDUCE if not any(x in r for x in barred)]), a)
 
     def view(self):
@@ -304,7 +305,7 @@ class Draw:
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
         barred = () if a in self.chosen(lambda t: t.is_leaf and not t.is_complex()) else (".data.", ".data =")         # rules 3, 13
-        barred += ("sqrt_",) if self.names[a].is_complex() else ("reciprocal_",) if bool((self.names[a] == 0).any()) else ()     # rule 18
+        barred += ("sqrt_",) if self.names[a].is_complex() else ("reciprocal_",) if self.does(a, lambda t: (t == 0).any()) else ()     # rule 18
         write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:
             return self.fill(self.rng.choice(write), a)
