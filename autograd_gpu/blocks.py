@@ -317,7 +317,7 @@ class Program(Traced):
 
         def split(x):
             """The factors of a product that vary, and what to do to a sum of those."""
-            if id(x) in self.inputs:
+            if self.inputs.get(id(x)) in varying:
                 return [self.inputs[id(x)]], []
             if x.function is np.negative:
                 factors, after = split(x.operands[0])

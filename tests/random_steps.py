@@ -305,7 +305,7 @@ class Draw:
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
         barred = () if a in self.chosen(lambda t: t.is_leaf and not t.is_complex()) else (".data.", ".data =")         # rules 3, 13
-        barred += ("sqrt_",) if self.names[a].is_complex() else ("reciprocal_",) if self.does(a, lambda t: (t == 0).any()) else ()     # rule 18
+        barred += ("sqrt_",) if self.names[a].is_complex() else ("reciprocal_",) if self.does(a, lambda t: (t == 0).any()) else () # rule 18
         write, write_from = ([w for w in forms if not any(x in w for x in barred)] for forms in (WRITE, WRITE_FROM))
         if self.rng.random() < 0.5:
             return self.fill(self.rng.choice(write), a)

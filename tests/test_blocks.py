@@ -127,6 +127,24 @@ def test_a_product_is_summed_without_what_does_not_vary(small, monkeypatch, name
             assert total.shape == row and ([names[i] for i in found], len(after)) == (factors.split(), steps)
 
 
+@pytest.mark.parametrize("f", [lambda x, q: x - q, lambda x, q: x * q, lambda x, q: x / q, lambda x, q: torch.sub(x, q, alpha=2),
+                               lambda x, q: q / x, lambda x, q: x.detach() * q, lambda x, q: -q + x, lambda x, q: x ** q])
+def test_sums_of_gradients_that_are_expanded(f):
+    """That of a sum is one number for all elements."""
+    def gradients(dtype):
+        x, q = (torch.tensor(a.astype(dtype), requires_grad=True) for a in arrays)
+        f(x, q).sum().backward()
+        f(x, q).sum(1, keepdim=True).mul(3).sum().backward()
+        return x.grad, q.grad
+    rng = np.random.default_rng(0)
+    for row in ((600, 1), (600, 8, 1), (1, 1), (1, 100), ()):
+        whole = (600, 8, 100) if len(row) == 3 else (600, 800)
+        arrays = rng.uniform(0.5, 2, whole), rng.uniform(0.5, 2, row if row != (1, 100) else (1, 800))
+        for g, want in zip(gradients("f4"), gradients("f8"), strict=True):
+            if g is not None:
+                np.testing.assert_allclose(g.numpy(), want.numpy(), 1e-4)
+
+
 def test_a_long_row_of_products_is_summed_in_halves(small):
     rng = np.random.default_rng(0)
     a, b, c = rng.uniform(-1, 1, (3, 2, blocks.LONG + 1)).astype("f4")
