@@ -31,7 +31,7 @@ BINARY = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b} * {b} + 1)", "{a} *
           "torch.hypot({a}, {b} + 3)", "torch.addcmul({a}, {a}, {b}, value=0.5)", "{a}.lerp({b}, 0.3)", "{a} < {b}", "{a} == {b}",
           "{a} ** 2 * {b}", "torch.minimum({a}, {b})", "{a}.copysign({b}.sign() + 0.5)", "torch.complex({a}, {b})",
           "({a} * {a} + 1) ** {b}", "torch.stack([{a}, {a} * 2])", "torch.cat([{a}, {a} * 2, {b}.expand_as({a})])",
-          "{a}.fmod({b} * {b} + 1)"]
+          "{a}.fmod({b} * {b} + 0.7)"]
 REDUCE = ["{a}.sum()", "{a}.sum({d})", "{a}.sum({d}, keepdim=True)", "{a}.mean()", "{a}.mean({d})", "{a}.prod({d})", "{a}.amax({d})",
           "{a}.logsumexp({d})", "{a}.var({d})", "{a}.std()", "{a}.norm()", "{a}.max()", "{a}.min()", "{a}.argmax()", "{a}.prod()",
           "{a}.amin()", "{a}.norm(dim={d})", "{a}.nansum()", "{a}.any()"]

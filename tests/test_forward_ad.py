@@ -235,6 +235,17 @@ def the_primal_without_its_tangent(api):
         return [*found, primal, api.of(primal), d, api.of(d)]
 
 
+@program
+def hooks_of_the_primals_node_see_a_gradient_that_nobody_wants(api):
+    x = api.tensor(2).requires_grad_()
+    with api.level():
+        primal = api.fw.unpack_dual(x).primal
+    seen = []
+    primal.grad_fn.register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+    (primal * 2).sum().backward(inputs=[primal])
+    return [*seen[0][0], *seen[0][1], primal.grad, x.grad]
+
+
 # ---------------------------------------------------------------------------------------------------------------- modes and copies
 
 @program

@@ -78,6 +78,8 @@ def _node_class(text, op, on_cuda):
         text("_record = op")
         if any([op.roles[p] == LIST for p in op.edges]):
             text("_jointly = True")
+        if op.title == "torch::autograd::Identity":  # in PyTorch it does not look at what is wanted
+            text("_jointly = ALWAYS")
         for name, shown in _shown(op):
             text(f"_saved_{shown} = property(lambda node: shown(node, {name!r}))")
         for name in [*op.saved_inputs, *op.saved_results, *op.saved_aux]:

@@ -13,7 +13,7 @@ from autograd_gpu.cuda.streams import here
 from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend
-from autograd_gpu.engine.node import PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
+from autograd_gpu.engine.node import ALWAYS, PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
 from autograd_gpu.engine.packing import SavedTensor, pack_saved
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_aux, saved_input, saved_result
 from autograd_gpu.expression import is_mixed
@@ -486,7 +486,7 @@ _COMMON = {
         refresh, rare, unusual, shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input,
         saved_result, saved_aux)
 } | dict(
-    LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
+    ALWAYS=ALWAYS, LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
     INFERENCE=INFERENCE, everywhere=everywhere, notice_large=notice_large, mark=mark, inference_view=inference_view,
     unrecorded=unrecorded, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
