@@ -337,7 +337,7 @@ class Run:
                 raise Accepted("28")
             if any(t._array.dtype in (np.float32, np.complex64) for t in self.sides[1].tensors()):
                 self.dtype = "float32"
-            if any(t.requires_grad and t.is_inference() for t in self.sides[1].tensors()):
+            if any(t.requires_grad and t.is_inference() for side in self.sides for t in side.tensors()):
                 raise Accepted("12")
             found = judge_errors(at, self.steps, theirs, ours, self.sides[0].names)
             if found is None and (step.look or theirs is not None):
