@@ -541,7 +541,7 @@ def by_rows(function, x, dims):
     made = [np.empty((len(x), *a.shape[1:]), a.dtype) for a in (like if type(like) is tuple else (like,))]
 
     def part(s):
-        found = function(x[s])
+        found = function(np.ascontiguousarray(x[s]))                     # NumPy adds up a single row in another order where it has gaps
         for out, a in zip(made, found if type(found) is tuple else (found,), strict=True):
             out[s] = a
     parallel.each(part, [slice(i, i + rows) for i in range(0, len(x), rows)])
