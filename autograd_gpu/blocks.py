@@ -523,7 +523,7 @@ def summed(a, dim=None, keepdim=False, size=None):
     `size`: where `a` is a part, that of the whole.
     """
     last = dim[0] if dim.__class__ is tuple and len(dim) == 1 else dim
-    if (a.size if size is None else size) < FEW or a.ndim < 2 or last.__class__ is not int or last % a.ndim != a.ndim - 1 or \
+    if (a.size if size is None else size) < FEW or a.ndim < 2 or last.__class__ is not int or last not in (-1, a.ndim - 1) or \
             not 1 < a.shape[-1] <= SHORT or a.dtype not in _FLOATS or not a.flags.c_contiguous:
         return reduced(np.add, a, dim, keepdim)
     out = np.empty((*a.shape[:-1], 1) if keepdim else a.shape[:-1], a.dtype)

@@ -296,6 +296,9 @@ def test_sums_of_rows(monkeypatch, dtype, threads):
                     assert np.shape(got) == want.shape and got.dtype == want.dtype
                     np.testing.assert_allclose(got, want, {"f2": 1e-2, "f8": 1e-12}.get(dtype, 1e-4), 1e-3)
                     assert getattr(got, "base", None) is None or dtype not in ("f4", "f8") or x.size < 1 << 13
+    for dim in (2, 3, -3, 5, (3,), (-3,)):                      # which are the last of two when they are taken modulo 2
+        with pytest.raises(IndexError, match="out of range"):
+            torch.from_numpy(a.reshape(-1, 8)).sum(dim)
     rows = np.random.default_rng(1).random((1000, 50), np.float32)
     parts = [blocks.summed(rows[i:i + 7], -1, True, rows.size) for i in range(0, 1000, 7)]
     np.testing.assert_array_equal(np.concatenate(parts), blocks.summed(rows, -1, True))
