@@ -145,6 +145,25 @@ def test_sums_of_gradients_that_are_expanded(f):
                 np.testing.assert_allclose(g.numpy(), want.numpy(), 1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("f", ["x / q", "t.addcdiv(x, x, q)", "t.addcmul(x, x, q, value=2)", "x - q", "x * q"])
+def test_a_product_is_not_summed_out_of_its_range(oracle, f, dtype):
+    """Divisors that are zero or inf, zeros, tiny and huge numbers: as where each product is divided; rows without a gradient."""
+    rng, far = np.random.default_rng(0), 25 if dtype == "float32" else 200
+    x, g = rng.uniform(0.5, 2, (2, blocks.LARGE // 4, 4)) * [[[1]], [[-1]]]
+    q, even, some = rng.uniform(0.5, 2, (len(x), 1)), np.arange(len(x))[:, None] % 2 == 0, np.arange(4) % 3 > 0
+    tiny, huge = 10.0 ** -far, 10.0 ** far
+    for a, b, grad in ((x * some, q * even, g), (x, np.where(even, np.inf, q), g), (x * tiny, q * tiny, g * tiny), (x * tiny, q, g * tiny),
+                       (x * huge, q * huge, g * huge), (x * huge, q, g * huge), (x, q * even, g * even),
+                       (x * some, q, np.where(some, g, np.inf))):
+        found = []
+        for t in (oracle, torch):
+            x_, q_, grad_ = (t.tensor(v.astype(dtype), requires_grad=True) for v in (a, b, grad))
+            eval(f, {"x": x_, "q": q_, "t": t}).backward(grad_)
+            found.append(q_.grad.numpy())
+        np.testing.assert_allclose(found[1], found[0], 1e-4, 1e-40)
+
+
 def test_a_long_row_of_products_is_summed_in_halves(small):
     rng = np.random.default_rng(0)
     a, b, c = rng.uniform(-1, 1, (3, 2, blocks.LONG + 1)).astype("f4")
