@@ -321,3 +321,17 @@ def test_sums_of_rows(monkeypatch, dtype, threads):
     rows = np.random.default_rng(1).random((1000, 50), np.float32)
     parts = [blocks.summed(rows[i:i + 7], -1, True, rows.size) for i in range(0, 1000, 7)]
     np.testing.assert_array_equal(np.concatenate(parts), blocks.summed(rows, -1, True))
+
+
+@pytest.mark.parametrize("n", [7, 10, 1000, 1030])
+def test_equal_elements_have_no_variance(oracle, n):
+    """So the deviation has no gradient there. It is the mean that has to be exact: it is NaN of infinities."""
+    for rows in (3, 300):
+        for values in ([0.1] * n, [1 / 3] * n, [123.456] * n, [math.inf] * n):
+            found = []
+            for t in (oracle, torch):
+                x = t.tensor([values] * rows, requires_grad=True)
+                x.std(1).sum().backward()
+                found.append([*t.var_mean(x.detach(), 1), *t.std_mean(x.detach()), x.grad])
+            for a, b in zip(*found, strict=True):
+                np.testing.assert_allclose(b.numpy(), a.numpy(), 1e-6)
