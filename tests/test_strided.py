@@ -55,3 +55,11 @@ def test_memory_is_shared_and_bounded():
         torch.from_numpy(a).as_strided((4,), (2,))
     if hasattr(torch, "bfloat16"):
         assert torch.ones(4).bfloat16().as_strided((2, 2), (2, 1)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_offsets(name, oracle):
+    def run(torch):
+        h = INPUTS[name](leaf(torch))
+        return [t.storage_offset() for t in (h, h[..., None], h.t() if h.ndim == 2 else h, h[2:, ...] if h.ndim else h, h.clone())]
+    assert result(run, autograd_gpu) == result(run, oracle)
