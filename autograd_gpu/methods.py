@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from numbers import Number
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from autograd_gpu.engine.node import AccumulateGrad
 from autograd_gpu.ops import creation as _creation
 from autograd_gpu.ops.inplace import inplace
 from autograd_gpu.ops.namespace import OPS, REGISTRY
+from autograd_gpu.ops.strided import placed
 from autograd_gpu.ops.views import refresh, unwritable
 from autograd_gpu.size import Size, strided
 
@@ -374,6 +376,9 @@ def numel(self) -> int:
     return self._array.size
 
 
+Tensor.ndimension, Tensor.nelement = Tensor.dim, Tensor.numel
+
+
 @method
 def element_size(self) -> int:
     """Bytes per element."""
@@ -385,6 +390,18 @@ def stride(self, dim=None):
     """How many elements apart neighbours are, along each dimension or one."""
     strides = tuple(s // self._array.itemsize for s in self._array.strides)
     return strides if dim is None else strides[dim]
+
+
+@method
+def storage_offset(self) -> int:
+    """How many elements lie before this tensor's first in the memory of what it is a view of. Reference: torch.Tensor.storage_offset."""
+    return placed(self)[0]
+
+
+@method
+def get_device(self) -> int:
+    """The CUDA device's number, -1 for the CPU. Reference: torch.Tensor.get_device."""
+    return self.device.index if self.device.type == "cuda" else -1
 
 
 @method
@@ -412,6 +429,18 @@ def is_complex(self) -> bool:
 
 
 @method
+def is_signed(self) -> bool:
+    """Whether the dtype has negative numbers."""
+    return self._array.dtype.kind not in "bu"
+
+
+@method
+def is_nonzero(self) -> bool:
+    """Whether the single element is not 0. Raises RuntimeError unless there is exactly one."""
+    return bool(self)
+
+
+@method
 def __len__(self):
     if not self._array.ndim:
         raise TypeError("len() of a 0-d tensor")
@@ -427,6 +456,8 @@ def __iter__(self):
 
 @method
 def __contains__(self, element):
+    if not isinstance(element, (Tensor, Number)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
     return bool((self == element).any())
 
 

@@ -48,6 +48,7 @@ PROPERTIES = {"device": "Device", "dtype": "DType", "shape": "Size", "ndim": "in
               "_base": "Tensor | None", "layout": "str", "__cuda_array_interface__": "dict[str, Any]"}
 SETTABLE = {"requires_grad": "bool", "grad": "Tensor | None", "data": "Tensor"}
 RETURNS = {"item": "Any", "tolist": "Any", "numpy": "np.ndarray", "cupy": "Any", "size": "Any", "dim": "int", "numel": "int",
+           "ndimension": "int", "nelement": "int", "storage_offset": "int", "get_device": "int", "is_signed": "bool",
            "element_size": "int", "stride": "Any", "is_contiguous": "bool", "data_ptr": "int", "is_floating_point": "bool",
            "is_complex": "bool", "is_inference": "bool", "backward": "None",
            "register_hook": "RemovableHandle", "register_post_accumulate_grad_hook": "RemovableHandle", "retain_grad": "None",

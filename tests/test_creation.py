@@ -58,6 +58,9 @@ ones(2).new_ones(3, requires_grad=True)
 QUESTIONS = """
 is_tensor(3) | is_tensor(ones(2)) | is_floating_point(3) | is_floating_point(ones(2)) | is_complex(ones(2)) | numel(ones(2, 3))
 is_nonzero(tensor(2)) | is_nonzero(ones(2)) | result_type(1, 1.5) | result_type(ones(2, dtype=int64), 1.5) | result_type('a', 1)
+ones(2, 3).nelement() | ones(2, 3).ndimension() | ones(1).get_device() | tensor(0.).is_nonzero() | ones(2).is_nonzero()
+ones(1).is_signed() | ones(1, dtype=uint8).is_signed() | ones(1, dtype=bool).is_signed() | ones(1, dtype=complex64).is_signed()
+1 in ones(2) | ones(2) in ones(2) | 2. in ones(2) | np.float32(1) in ones(2) | 'a' in ones(2) | None in ones(2) | [1] in ones(2)
 Size([1, 2]) + (3,) | (3,) + Size([1, 2]) | Size([1, 2]) + [3] | Size([1, 2]) * 2 | 2 * Size([1, 2]) | Size([1, 2])[0:1] | Size()
 Size([1, 2]) == (1, 2) | Size((1.5,)) | Size([tensor(2)]) | Size([1, 2]).numel() | Size([1, np.int64(2)]) | Size(['a']) | Size(3)
 """

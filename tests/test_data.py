@@ -237,6 +237,14 @@ WRONG_CALLS = {
 }
 
 
+@program
+def what_decides_the_order_is_fixed(torch):
+    loader = torch.utils.data.DataLoader(numbers(torch, 4), 2)
+    loader.collate_fn = len
+    fixed = ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers")
+    return [said(lambda name=name: setattr(loader, name, 3), "should not be set after DataLoader") for name in fixed], list(loader)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name, oracle):
     assert result(PROGRAMS[name], autograd_gpu) == result(PROGRAMS[name], oracle)

@@ -4,6 +4,7 @@ import math
 import pytest
 
 import autograd_gpu
+from tests.parity import result
 
 WEIGHTS = {"none": None, "zeros": [0.0, 0.0, 0.0], "sum to zero": [1.0, -1.0, 0.5], "one zero": [0.0, 1.0, 2.0]}
 TARGETS = ([0, 1], [0, -100], [-100, -100], [2, 2], [1, 1])
@@ -45,3 +46,14 @@ def test_shapes(shape, reduction, oracle, close):
         return loss.detach(), x.grad
     for ours, expected in zip(program(autograd_gpu), program(oracle), strict=True):
         close(ours, expected)
+
+
+@pytest.mark.parametrize("name", ["binary_cross_entropy", "binary_cross_entropy_with_logits"])
+@pytest.mark.parametrize("own", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("other", ["float16", "float32", "float64", "int64", "bool"])
+def test_dtypes_of_truths(name, own, other, oracle):
+    def program(torch):
+        x = torch.tensor([0.25, 0.5, 0.75], dtype=getattr(torch, own), requires_grad=True)
+        loss = getattr(torch.nn.functional, name)(x, torch.tensor([0, 1, 1]).to(getattr(torch, other)))
+        return loss.dtype.itemsize, torch.autograd.grad(loss, x)[0].dtype.itemsize
+    assert result(program, autograd_gpu) == result(program, oracle)

@@ -256,9 +256,10 @@ def test_errors_of_several_optimizers_and_of_none_with_momentum(oracle):
         assert result(run, autograd_gpu) == result(run, oracle) in ("ValueError", "RuntimeError")
 
 
-def test_schedules_of_ones_own(oracle):
+@pytest.mark.parametrize("name", ["LRScheduler", "_LRScheduler"])
+def test_schedules_of_ones_own(name, oracle):
     def run(torch):
-        class Halving(torch.optim.lr_scheduler.LRScheduler):
+        class Halving(getattr(torch.optim.lr_scheduler, name)):
             def get_lr(self):
                 return [lr / 2 ** self.last_epoch for lr in self.base_lrs]
         opt = optimizer(torch)

@@ -236,6 +236,21 @@ def test_dropout_drops_its_share(name, shape, p):
     assert (module.eval()(x).numpy() == 1).all()
 
 
+@pytest.mark.parametrize("torch", ["oracle", "ours"])
+def test_gumbel_softmax_draws_classes_by_their_probabilities(torch, request):
+    torch = autograd_gpu if torch == "ours" else request.getfixturevalue("oracle")
+    torch.manual_seed(0)
+    gumbel_softmax = torch.nn.functional.gumbel_softmax
+    drawn = gumbel_softmax(torch.tensor([0.0, 1.0, -100.0], dtype=torch.float64).expand(4000, 3), hard=True)
+    assert np.allclose(drawn.mean(0).tolist(), [0.2689, 0.7311, 0], atol=0.03) and np.isin(drawn.round(decimals=9).tolist(), [0, 1]).all()
+    x = torch.zeros(5, 3, dtype=torch.float64, requires_grad=True)
+    for hard in (False, True):
+        y = gumbel_softmax(x, 0.5, hard, dim=0)
+        assert np.allclose(y.detach().sum(0).tolist(), 1)
+        grad, = torch.autograd.grad(y[0].sum(), x)
+        assert np.allclose(grad.sum(0).tolist(), 0) and (grad[0] > 0).all()
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 3)])
 def test_orthogonal(shape):
     w = autograd_gpu.nn.init.orthogonal_(autograd_gpu.empty(shape, dtype=autograd_gpu.float64), gain=2).numpy().reshape(shape[0], -1)

@@ -47,6 +47,20 @@ def relu(input, inplace=False):
     return relu_(input) if inplace else _relu(input)
 
 
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """A sample from the classes that `logits` are of, relaxed: softmax((logits + noise) / tau), the noise being Gumbel's.
+
+    The smaller tau, the nearer the sample is to one class. With `hard` it is one class, as a vector of 0 and 1, and the gradient is the
+    relaxed one's. `eps` is without effect. Formula: Jang, Gu, Poole 2017. Reference: torch.nn.functional.gumbel_softmax.
+    """
+    noise = -_OPS.zeros_like(logits).exponential_().log()
+    relaxed = _OPS.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return relaxed
+    picked = relaxed.detach().argmax(dim, True)
+    return _OPS.zeros_like(logits).scatter(dim, picked, 1.0) - relaxed.detach() + relaxed
+
+
 def _with_inplace(name, before):
     plain, written = getattr(_OPS, name), _inplace(_REGISTRY[name])
 

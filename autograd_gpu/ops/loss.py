@@ -216,13 +216,15 @@ def at_least(x, low):
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The cross entropy of probabilities `input` and truths `target`, both from 0 to 1.
 
-    Raises: ValueError for a target of another shape or another reduction, RuntimeError for an input outside of 0 to 1 (not looked
-    for on a GPU, which would have to wait). Reference: torch.nn.functional.binary_cross_entropy.
+    Raises: ValueError for a target of another shape or another reduction, RuntimeError for one of another dtype and for an input
+    outside of 0 to 1 (not looked for on a GPU, which would have to wait). Reference: torch.nn.functional.binary_cross_entropy.
     """
     code = _reduction("binary_cross_entropy", reduction, size_average, reduce)
     if input.shape != target.shape:
         raise ValueError(f"binary_cross_entropy: Using a target size ({tuple(target.shape)}) that is different to the input size "
                          f"({tuple(input.shape)}) is not supported: give them the same shape")
+    if input.dtype != target.dtype:
+        raise RuntimeError(f"binary_cross_entropy: Found dtype {target.dtype} but expected {input.dtype}: convert the target")
     return F.binary_cross_entropy_of(input, target, _fitting("binary_cross_entropy", weight, input.shape), code)
 
 
@@ -245,6 +247,7 @@ def _fitting(name, weight, shape):
 def binary_cross_entropy_with_logits_of(self, target, weight: Tensor | None, pos_weight: Tensor | None, reduction: int):
     """The cross entropy of sigmoid(self) and target without a sigmoid that underflows; weighted, reduced."""
     refuse("binary_cross_entropy_with_logits", self, "biuc")
+    refuse("binary_cross_entropy_with_logits", target, "biuc", RuntimeError)
     own = self.dtype
     for other in (target, weight, pos_weight):
         own = own if other is None else _dtype.promote_numpy(own, other.dtype)
@@ -253,7 +256,7 @@ def binary_cross_entropy_with_logits_of(self, target, weight: Tensor | None, pos
     if pos_weight is not None:
         other = other * ((pos_weight - 1) * target + 1)
     each = (1 - target) * x + other
-    return F.reduced(each if weight is None else each * weight, reduction, own)
+    return F.reduced(each if weight is None else each * weight, reduction, target.dtype)
 
 binary_cross_entropy_with_logits_of.vjp(
     self=lambda grad, self, target, weight, pos_weight, reduction:
@@ -280,8 +283,8 @@ def truth_slope(x, pos_weight):
 def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
     """The cross entropy of probabilities sigmoid(input) and truths `target`; `pos_weight` weighs the true ones.
 
-    Raises: ValueError for a target of another shape or another reduction.
-    Reference: torch.nn.functional.binary_cross_entropy_with_logits.
+    The result has the target's dtype. Raises: ValueError for a target of another shape or another reduction, RuntimeError for one of
+    integers. Reference: torch.nn.functional.binary_cross_entropy_with_logits.
     """
     name = "binary_cross_entropy_with_logits"
     code = _reduction(name, reduction, size_average, reduce)

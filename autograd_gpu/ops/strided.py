@@ -60,7 +60,18 @@ def _reach(size, stride):
 
 def _elements(array, itemsize):
     """How many elements of a size lie between an array's first byte and its last."""
-    return _reach(array.shape, [s // array.itemsize for s in array.strides])[1] * array.itemsize // itemsize + 1 if array.size else 0
+    return (_reach(array.shape, [s // array.itemsize for s in array.strides])[1] + 1) * array.itemsize // itemsize if array.size else 0
+
+
+def placed(input):
+    """Where a tensor begins in the memory that it, or what it is a view of, lies in, and how much that is; in elements."""
+    array = input._array
+    base = array if input._view is None else input._view.base._array
+    at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
+    if not 0 <= at <= whole:                 # .data has brought the view into other memory
+        base = array.base if isinstance(array.base, type(array)) else array
+        at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
+    return at, whole
 
 
 @composite
@@ -78,11 +89,7 @@ def as_strided(input, size, stride, storage_offset=None):
     if any([n < 0 for n in size]) or any([s < 0 for s in stride]):
         raise RuntimeError(f"as_strided: Negative strides and sizes are not supported, got size {size} and stride {stride}")
     array = input._array
-    base = array if input._view is None else input._view.base._array
-    at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
-    if not 0 <= at <= whole:                 # .data has brought the view into other memory
-        base = array.base if isinstance(array.base, type(array)) else array
-        at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
+    at, whole = placed(input)
     offset = at if storage_offset is None else storage_offset
     if offset < 0:
         raise RuntimeError(f"as_strided: Tensor: invalid storage offset {offset}")

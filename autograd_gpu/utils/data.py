@@ -425,6 +425,8 @@ class DataLoader:
     Raises ValueError for options that exclude each other. Reference: torch.utils.data.DataLoader.
     """
 
+    _made = False
+
     def __class_getitem__(cls, kind):
         return cls
 
@@ -468,6 +470,12 @@ class DataLoader:
         self.pin_memory, self.multiprocessing_context, self.persistent_workers = pin_memory, multiprocessing_context, persistent_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory_device, self.in_order = pin_memory_device, in_order
+        self._made = True
+
+    def __setattr__(self, name, value):
+        if self._made and name in ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers"):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized: make another one")
+        super().__setattr__(name, value)
 
     def __len__(self):
         if not isinstance(self.sampler, _Endless):

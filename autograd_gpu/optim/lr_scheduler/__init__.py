@@ -14,6 +14,11 @@ from autograd_gpu.optim.lr_scheduler.factors import (
 )
 from autograd_gpu.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
+
+class _LRScheduler(LRScheduler):
+    """LRScheduler's name in older programs, which derive from it."""
+
+
 __all__ = ["ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
            "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau",
            "SequentialLR", "StepLR"]
