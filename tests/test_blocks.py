@@ -338,3 +338,5 @@ def test_equal_elements_have_no_variance(oracle, n):
                 found.append([*t.var_mean(x.detach(), 1), *t.std_mean(x.detach()), x.grad])
             for a, b in zip(*found, strict=True):
                 np.testing.assert_allclose(b.numpy(), a.numpy(), 1e-6)
+        large = [t.tensor([[3e38] * n + [3.0]] * rows).var(1).numpy() for t in (oracle, torch)]
+        np.testing.assert_array_equal(*large)
