@@ -266,13 +266,13 @@ class Program(Traced):
         return out
 
     def _rows(self, shape, args, arrays):
-        """How many rows of `shape` are a block, none if a row is too long, and the arguments broadcast."""
-        size, values = block() * shape[0] // math.prod(shape), list(args)
-        if not size or np.broadcast_shapes(*[a.shape for a in arrays]) != shape:
+        """How many rows of `shape` are a block, none if a row is too long for several threads, and the arguments broadcast."""
+        row, values = math.prod(shape[1:]), list(args)
+        if row > 4 * BLOCK or np.broadcast_shapes(*[a.shape for a in arrays]) != shape:      # the same for one thread: so are the bits
             return 0, values
         for i, a in zip(self.arrays, arrays, strict=True):
             values[i] = np.broadcast_to(a, shape)
-        return size, values
+        return max(1, block() // row), values
 
     def summed(self, shape, *args):
         """The result summed over all dimensions behind those that `shape` has in common with it, without being made as a whole.

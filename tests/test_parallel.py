@@ -124,6 +124,22 @@ def test_results_and_gradients(small_blocks, function, size, dtype):
     at_each_count(run)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("whole", "row"), [
+    ((1, 1024, 256), (1, 1024, 1)), ((4, 1025, 8, 8), (4, 1, 8, 8)), ((4, 1025, 64), (1, 1025, 64))])
+def test_rows_longer_than_a_block_of_one_thread(whole, row, dtype):
+    """Of broadcast operands: they are blocks as well, as for several threads."""
+    rng = np.random.default_rng(0)
+    x, y, g = (torch.tensor(rng.uniform(0.5, 2, s).astype(dtype)) for s in (whole, row, whole))
+
+    def run():
+        for f in (lambda x, y: torch.addcmul(x, y, x[0], value=3), torch.atan2, lambda x, y: torch.lerp(x, y, x), lambda x, y: x / y):
+            leaves = [x.clone().requires_grad_(), y.clone().requires_grad_()]
+            result = f(*leaves)
+            yield from (result, *torch.autograd.grad(result, leaves, g))
+    at_each_count(run)
+
+
 @pytest.mark.parametrize("rows", [525, 263])
 def test_a_last_block_of_one_row(rows):
     """Of arrays that do not lie in rows: NumPy adds up what is one row in another order."""

@@ -52,7 +52,8 @@ def variance(name, self, dim, correction):
 
     def compute(x):
         mean = F.total(x, dims, self.size) / n
-        mean = mean + F.total(x - mean, dims, self.size) / n     # so that of equal elements the variance is 0
+        rest = F.total(x - mean, dims, self.size) / n            # corrects the mean, so that of equal elements the variance is 0
+        mean = mean + np.where(np.isinf(rest), 0, rest)          # inf: the sum was too large
         off = x - mean
         square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
         total = F.total(square, dims, self.size)
