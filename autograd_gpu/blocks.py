@@ -290,8 +290,9 @@ class Program(Traced):
         varying = [i for i in self.arrays if math.prod(args[i].shape[-len(dims):]) > 1]
         if all([args[i].shape == whole for i in varying]) and math.prod(whole[dims[0]:]) <= LONG:
             product = self._product(tuple(varying))
-            if product is not None:
-                return self._sum_of_product(*product, dims, args)
+            made = None if product is None else self._sum_of_product(*product, dims, args)
+            if made is not None:
+                return made
         size, values = self._rows(whole, args, arrays)
         if not size:
             return None
@@ -359,17 +360,32 @@ class Program(Traced):
         return np.asarray(values[0]).astype(x.dtype) if x.function is np.copyto else x.function(*values)
 
     def _sum_of_product(self, factors, after, dims, args):
-        """The sum of a product of arguments over the last dimensions, `dims`, and what is done to it."""
+        """The sum of a product of arguments over the last dimensions, `dims`, and what is done to it.
+
+        None where it is another sum than that of what was done to each product: 0 / 0, or a product out of its dtype's range.
+        """
+        first = args[factors[0]]
+        n = math.prod(first.shape[dims[0]:])
         if len(factors) == 1:
-            out = reduced(np.add, args[factors[0]], dims, True)
+            total = summed(first, dims, True)
         else:
-            a, b = [args[i].reshape(-1, math.prod(args[i].shape[dims[0]:])) for i in factors]
-            total = np.empty(len(a), a.dtype)
-            parallel.each(lambda s: np.einsum("ij,ij->i", a[s], b[s], out=total[s]), parallel.cut(len(a), max(1, block() // a.shape[1])))
-            out = total.reshape(*args[factors[0]].shape[:dims[0]], *[1] * len(dims))
-        for function, other in after:
-            out = function(out) if other is None else function(out, self._value(other, args))
-        return out
+            a, b = [args[i].reshape(-1, n) for i in factors]
+            total = np.empty((*first.shape[:dims[0]], *[1] * len(dims)), a.dtype)
+            sums = total.reshape(-1)
+            parallel.each(lambda s: np.einsum("ij,ij->i", a[s], b[s], out=sums[s]), parallel.cut(len(a), max(1, block() // n)))
+        values = [other if other is None else self._value(other, args) for _, other in after]
+
+        def done(x):
+            for (function, _), value in zip(after, values, strict=True):
+                x = function(x) if value is None else function(x, value)
+            return x
+
+        out = done(total)
+        if all([value is None for value in values]):
+            return out
+        limits = np.finfo(out.dtype)
+        lost = np.abs(done(n * limits.tiny))           # times eps: of products that are too small for their dtype, at most
+        return out if np.all(np.isfinite(out) & (lost <= np.abs(out) + limits.tiny / limits.eps ** 2)) else None
 
     def _run(self, out, size, values):
         program, arrays, numbers = self.names["program"], [values[i] for i in self.arrays], [values[i] for i, _ in self.scalars]
@@ -547,7 +563,7 @@ def summed(a, dim=None, keepdim=False, size=None):
     `size`: where `a` is a part, that of the whole.
     """
     last = dim[0] if dim.__class__ is tuple and len(dim) == 1 else dim
-    if (a.size if size is None else size) < FEW or a.ndim < 2 or last.__class__ is not int or last % a.ndim != a.ndim - 1 or \
+    if (a.size if size is None else size) < FEW or a.ndim < 2 or last.__class__ is not int or last not in (-1, a.ndim - 1) or \
             not 1 < a.shape[-1] <= SHORT or a.dtype not in _FLOATS or not a.flags.c_contiguous:
         return reduced(np.add, a, dim, keepdim)
     out = np.empty((*a.shape[:-1], 1) if keepdim else a.shape[:-1], a.dtype)
@@ -565,7 +581,7 @@ def by_rows(function, x, dims):
     made = [np.empty((len(x), *a.shape[1:]), a.dtype) for a in (like if type(like) is tuple else (like,))]
 
     def part(s):
-        found = function(x[s])
+        found = function(np.ascontiguousarray(x[s]))                     # NumPy adds up a single row in another order where it has gaps
         for out, a in zip(made, found if type(found) is tuple else (found,), strict=True):
             out[s] = a
     parallel.each(part, [slice(i, i + rows) for i in range(0, len(x), rows)])

@@ -289,7 +289,7 @@ class Draw:
         b = self.pick(lambda t: self.floating(t) and 0 < t.ndim and t.numel() > 0 and t.shape[-2:][:1] == size)
         flat = all(self.names[n].ndim < 3 for n in (a, b) if n in self.names)
         forms = ["{a} @ {b}", "{a}.matmul({b})", "{a}.t() @ {a}", "{a} @ {a}.mT"]
-        forms = forms if flat else ["({a} @ {b}).sin().cos()"]        # rule 11
+        forms = forms if flat else ["({a} @ {b} / 64).sin().cos()"]        # rule 11
         return f"{self.new()} = " + self.fill(self.rng.choice(forms), a, b)
 
     def folded(self, t):

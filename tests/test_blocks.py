@@ -145,6 +145,25 @@ def test_sums_of_gradients_that_are_expanded(f):
                 np.testing.assert_allclose(g.numpy(), want.numpy(), 1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("f", ["x / q", "t.addcdiv(x, x, q)", "t.addcmul(x, x, q, value=2)", "x - q", "x * q"])
+def test_a_product_is_not_summed_out_of_its_range(oracle, f, dtype):
+    """Divisors that are zero or inf, zeros, tiny and huge numbers: as where each product is divided; rows without a gradient."""
+    rng, far = np.random.default_rng(0), 25 if dtype == "float32" else 200
+    x, g = rng.uniform(0.5, 2, (2, blocks.LARGE // 4, 4)) * [[[1]], [[-1]]]
+    q, even, some = rng.uniform(0.5, 2, (len(x), 1)), np.arange(len(x))[:, None] % 2 == 0, np.arange(4) % 3 > 0
+    tiny, huge = 10.0 ** -far, 10.0 ** far
+    for a, b, grad in ((x * some, q * even, g), (x, np.where(even, np.inf, q), g), (x * tiny, q * tiny, g * tiny), (x * tiny, q, g * tiny),
+                       (x * huge, q * huge, g * huge), (x * huge, q, g * huge), (x, q * even, g * even),
+                       (x * some, q, np.where(some, g, np.inf))):
+        found = []
+        for t in (oracle, torch):
+            x_, q_, grad_ = (t.tensor(v.astype(dtype), requires_grad=True) for v in (a, b, grad))
+            eval(f, {"x": x_, "q": q_, "t": t}).backward(grad_)
+            found.append(q_.grad.numpy())
+        np.testing.assert_allclose(found[1], found[0], 1e-4, 1e-40)
+
+
 def test_a_long_row_of_products_is_summed_in_halves(small):
     rng = np.random.default_rng(0)
     a, b, c = rng.uniform(-1, 1, (3, 2, blocks.LONG + 1)).astype("f4")
@@ -296,6 +315,23 @@ def test_sums_of_rows(monkeypatch, dtype, threads):
                     assert np.shape(got) == want.shape and got.dtype == want.dtype
                     np.testing.assert_allclose(got, want, {"f2": 1e-2, "f8": 1e-12}.get(dtype, 1e-4), 1e-3)
                     assert getattr(got, "base", None) is None or dtype not in ("f4", "f8") or x.size < 1 << 13
+    for dim in (2, 3, -3, 5, (3,), (-3,)):                      # which are the last of two when they are taken modulo 2
+        with pytest.raises(IndexError, match="out of range"):
+            torch.from_numpy(a.reshape(-1, 8)).sum(dim)
     rows = np.random.default_rng(1).random((1000, 50), np.float32)
     parts = [blocks.summed(rows[i:i + 7], -1, True, rows.size) for i in range(0, 1000, 7)]
     np.testing.assert_array_equal(np.concatenate(parts), blocks.summed(rows, -1, True))
+
+
+@pytest.mark.parametrize("n", [7, 10, 1000, 1030])
+def test_equal_elements_have_no_variance(oracle, n):
+    """So the deviation has no gradient there. It is the mean that has to be exact: it is NaN of infinities."""
+    for rows in (3, 300):
+        for values in ([0.1] * n, [1 / 3] * n, [123.456] * n, [math.inf] * n):
+            found = []
+            for t in (oracle, torch):
+                x = t.tensor([values] * rows, requires_grad=True)
+                x.std(1).sum().backward()
+                found.append([*t.var_mean(x.detach(), 1), *t.std_mean(x.detach()), x.grad])
+            for a, b in zip(*found, strict=True):
+                np.testing.assert_allclose(b.numpy(), a.numpy(), 1e-6)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu as torch
-from tests.parity import plain, said
+from tests.parity import plain, result, said
 
 
 def leaf(*values):
@@ -270,6 +270,26 @@ def test_views_of_views_without_end(in_small_stack):
         base.sum().backward()
         return x.grad.tolist()
     assert in_small_stack(run) == [3.0, 3.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_freed_write_that_no_gradient_reaches_is_no_error(graph, oracle):
+    def run(torch):
+        class Second(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                ctx.set_materialize_grads(False)
+                return x * 2, y * 3
+
+            @staticmethod
+            def backward(ctx, g, h):
+                return g, None
+        x = torch.ones(2, requires_grad=True) + torch.ones(2)
+        x[:1].sigmoid_()
+        x.sum().backward()
+        second = Second.apply(torch.ones(2, requires_grad=True), x)[1]
+        return [result(lambda _: second.sum().backward(create_graph=graph), torch), result(lambda _: x.sum().backward(), torch)]
+    assert run(torch) == run(oracle) == [None, "RuntimeError"]
 
 
 @pytest.mark.parametrize("name", ["logical_not_", "logical_and_"])

@@ -124,6 +124,22 @@ def test_results_and_gradients(small_blocks, function, size, dtype):
     at_each_count(run)
 
 
+@pytest.mark.parametrize("rows", [525, 263])
+def test_a_last_block_of_one_row(rows):
+    """Of arrays that do not lie in rows: NumPy adds up what is one row in another order."""
+    n = 1000
+    both = np.random.default_rng(0).standard_normal((2, 2 * rows, n)).astype("f4")
+
+    def run():
+        for x, g in ([torch.from_numpy(a[::2]) for a in both], [torch.from_numpy(np.asfortranarray(a[:rows])) for a in both]):
+            leaf = x.detach().requires_grad_()
+            for f in (lambda t: t.softmax(1), lambda t: t.log_softmax(1), lambda t: F.layer_norm(t, (n,))):
+                y = f(leaf)
+                yield from (y, *torch.autograd.grad(y, leaf, g))
+            yield from (x.var(1), x.logsumexp(1), x.norm(dim=1), x.norm(1, 1), x.sum(1), x.mean(1))
+    at_each_count(run)
+
+
 def test_as_it_is_used():
     """With blocks of their real size."""
     x, y = (torch.rand(16 * blocks.BLOCK + LARGE + 7) for _ in range(2))

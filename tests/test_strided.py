@@ -9,6 +9,7 @@ INPUTS = {
     "leaf": lambda x: x, "whole": lambda x: x * 1, "part": lambda x: (x * 1)[3:20], "transposed": lambda x: (x * 1).view(4, 6).t(),
     "stepped": lambda x: (x * 1).view(4, 6)[1:, ::2], "expanded": lambda x: (x * 1)[:4, None].expand(4, 3),
     "unfolded": lambda x: (x * 1).unfold(0, 4, 2), "scalar": lambda x: (x * 1)[5],
+    "imaginary": lambda x: (x * (1 + 2j)).imag, "last imaginary": lambda x: (x * (1 + 2j))[23].imag,
 }
 WALKS = [((), ()), ((3,), (2,)), ((2,), (0,)), ((3, 2), (1, 1)), ((2, 3), (4, 1)), ((2, 2, 2), (1, 0, 3)), ((1, 4), (7, 5)), ((30,), (1,)),
          ((2,), (-1,)), ((2, 2), (1,)), ((-1,), (1,))]
@@ -32,7 +33,7 @@ def test_values_and_derivatives(name, size, stride, offset, oracle):
 
 
 @pytest.mark.parametrize(("size", "stride"), [w for w in WALKS if w not in (((2,), (0,)), ((3, 2), (1, 1)), ((2, 2, 2), (1, 0, 3)))])
-@pytest.mark.parametrize("name", [n for n in INPUTS if n not in ("leaf", "expanded", "unfolded")])
+@pytest.mark.parametrize("name", [n for n in INPUTS if n not in ("leaf", "expanded", "unfolded", "imaginary", "last imaginary")])
 def test_writes_through_it(name, size, stride, oracle):
     def run(torch):
         x = leaf(torch)

@@ -115,7 +115,7 @@ def _log_softmax_backward(grad, result, dim):
 
     def compute(part):
         shares = np.exp(result[part], out[part])
-        shares *= F.total(grad[part], dim if result.ndim else None, grad.size)
+        shares *= F.total(np.asarray(grad[part], order="C"), dim if result.ndim else None, grad.size)
         np.subtract(grad[part], shares, shares)
     each(compute, _parts(result, dim))
     return out

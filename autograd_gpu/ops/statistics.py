@@ -52,6 +52,7 @@ def variance(name, self, dim, correction):
 
     def compute(x):
         mean = F.total(x, dims, self.size) / n
+        mean = mean + F.total(x - mean, dims, self.size) / n     # so that of equal elements the variance is 0
         off = x - mean
         square = off * off if off.dtype.kind != "c" else off.real * off.real + off.imag * off.imag
         total = F.total(square, dims, self.size)

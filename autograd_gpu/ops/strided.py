@@ -60,7 +60,7 @@ def _reach(size, stride):
 
 def _elements(array, itemsize):
     """How many elements of a size lie between an array's first byte and its last."""
-    return _reach(array.shape, [s // array.itemsize for s in array.strides])[1] * array.itemsize // itemsize + 1 if array.size else 0
+    return (_reach(array.shape, [s // array.itemsize for s in array.strides])[1] + 1) * array.itemsize // itemsize if array.size else 0
 
 
 def placed(input):

@@ -119,10 +119,10 @@ class CopySlices(_OfBase):
     _title = "torch::autograd::CopySlices"
 
     def _apply(self, grad, keep):
-        if self.inner is None:
-            raise freed(self)
         if grad is None:
             return self._nothing(keep)
+        if self.inner is None:
+            raise freed(self)
         result = self.base_gradient(grad)
         part = replay(result, self.steps)
         inner = self.inner._apply(part.copy(), keep)
@@ -133,10 +133,10 @@ class CopySlices(_OfBase):
         return (result, *rest)
 
     def _apply_tensors(self, grad, keep):
-        if self.inner is None:
-            raise freed(self)
         if grad is None:
             return self._nothing(keep)
+        if self.inner is None:
+            raise freed(self)
         result = wrap(like_base(grad._array, self.shape, self.strides, self.dtype))
         result.copy_(grad)
         with self._result_as_view():
