@@ -512,12 +512,8 @@ def added(a, b, out=None):
 
 
 def _groups_added(a, dim):
-    """Sums of GROUP neighbours each along a dimension, the last one of those left over; `a` where that would gain nothing.
-
-    NumPy adds row to row, so that its error grows with their number. Where the elements of a sum lie next to each other it adds halves.
-    """
-    dims = normalize_axis_tuple(dim, a.ndim)
-    d = max(dims, key=a.shape.__getitem__, default=0)
+    """Sums of GROUP rows each, until they are few: NumPy's error grows with the rows it adds, unless a sum's elements are neighbours."""
+    d = max(dims := normalize_axis_tuple(dim, a.ndim), key=a.shape.__getitem__, default=0)
     if not dims or a.shape[d] < MANY or a.dtype not in _FLOATS or any([a.strides[i] == a.itemsize for i in dims]):
         return a
     a = a.swapaxes(0, d)
@@ -527,15 +523,13 @@ def _groups_added(a, dim):
     parallel.each(lambda s: np.add.reduce(groups[s], 1, None, sums[:n][s]), _cut(groups, 0, 8))
     if n < len(sums):
         np.add.reduce(a[n * GROUP:], 0, None, sums[n:], True)
-    return sums.swapaxes(0, d)
+    return _groups_added(sums.swapaxes(0, d), dim)
 
 
 def reduced(function, a, dim=None, keepdim=False):
     """function.reduce(a, dim, keepdims=keepdim) of a ufunc, by several threads where `a` is large; sums of many rows by groups."""
     if function is np.add and dim is not None and a.size >= FEW and max(a.shape) >= MANY:
-        groups = _groups_added(a, dim)
-        if groups is not a:
-            return reduced(function, groups, dim, keepdim)
+        a = _groups_added(a, dim)
     if a.size < LARGE:
         return function.reduce(a, dim, None, None, keepdim)
     parallel.notice_large()                  # if nobody has so far: broadcasting may have made it
