@@ -24,6 +24,7 @@ VALUES = 24                                  # programs of one body or formula, 
 SHORT = 1 << 10                              # elements of a row up to which its sum by einsum is as exact; measured
 LONG = 1 << 12                               # elements of a row whose products are added up without halving it: up to these it is as exact
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
+GROUP, MANY = 1 << 6, 1 << 9                 # rows that are added one to another, and from how many on they are in groups of so many
 LINE = 64                                    # bytes of a cache line
 _scratch = threading.local()                 # `buffers`: this thread's, while no program uses them
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -510,8 +511,25 @@ def added(a, b, out=None):
     return out
 
 
+def _groups_added(a, dim):
+    """Sums of GROUP rows each, until they are few: NumPy's error grows with the rows it adds, unless a sum's elements are neighbours."""
+    d = max(dims := normalize_axis_tuple(dim, a.ndim), key=a.shape.__getitem__, default=0)
+    if not dims or a.shape[d] < MANY or a.dtype not in _FLOATS or any([a.strides[i] == a.itemsize for i in dims]):
+        return a
+    a = a.swapaxes(0, d)
+    n = len(a) // GROUP
+    sums = np.empty((n + (n * GROUP < len(a)), *a.shape[1:]), a.dtype)
+    groups = a[:n * GROUP].reshape(n, GROUP, *a.shape[1:])
+    parallel.each(lambda s: np.add.reduce(groups[s], 1, None, sums[:n][s]), _cut(groups, 0, 8))
+    if n < len(sums):
+        np.add.reduce(a[n * GROUP:], 0, None, sums[n:], True)
+    return _groups_added(sums.swapaxes(0, d), dim)
+
+
 def reduced(function, a, dim=None, keepdim=False):
-    """function.reduce(a, dim, keepdims=keepdim) of a ufunc, with the same bits, by several threads where `a` is large."""
+    """function.reduce(a, dim, keepdims=keepdim) of a ufunc, by several threads where `a` is large; sums of many rows by groups."""
+    if function is np.add and dim is not None and a.size >= FEW and max(a.shape) >= MANY:
+        a = _groups_added(a, dim)
     if a.size < LARGE:
         return function.reduce(a, dim, None, None, keepdim)
     parallel.notice_large()                  # if nobody has so far: broadcasting may have made it

@@ -167,7 +167,15 @@ def sum_of_any(self, dim, keepdim, dtype):
     """The body of sum for every dtype and form of dim."""
     dims = dims_of("sum", dim, self.ndim)
     self = F.prepared(self, dtype)
-    return np.add.reduce(self, dims, accumulator(self.dtype), None, keepdim).astype(self.dtype, copy=False)
+    return F.added_up(self, dims, keepdim).astype(self.dtype, copy=False)
+
+
+@composite(method=False, function=False)
+def added_up(self, dims, keepdim):
+    """np.add.reduce in the accumulator's dtype."""
+    if self.__class__ is _CPU and (self.dtype is _F32 or self.dtype is _F64):
+        return summed(self, dims, keepdim)
+    return np.add.reduce(self, dims, accumulator(self.dtype), None, keepdim)
 
 
 @op(node="Sum", digit=lambda dim, keepdim: dim is not None or keepdim, may_be_integer=True, method=False, function=False)
@@ -200,7 +208,7 @@ def mean(self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
         raise RuntimeError(f"mean: could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
                            f"{_dtype.of(own)}: pass dtype=")
     dims = dims_of("mean", dim, self.ndim)
-    total = np.add.reduce(F.cast(self, own), dims, accumulator(own), None, keepdim)
+    total = F.added_up(F.cast(self, own), dims, keepdim)
     return (total / math.prod([self.shape[i] for i in dims])).astype(own, copy=False)
 
 mean.vjp(self=lambda grad, self_shape, dim, keepdim: F.spread(grad / F.count(self_shape, dim), self_shape, dim, keepdim))

@@ -363,6 +363,12 @@ def prod_backward_tensor(grad, input, result, dim, keepdim):
 
 # -------------------------------------------------------------------------------------------------- running sums, products
 
+def _running(array):
+    """The dtype in which sums are carried on from element to element: a double one on the CPU, as PyTorch's, so that errors do not grow."""
+    wide = accumulator(array.dtype)
+    return np.result_type(wide, np.float64) if array.__class__ is np.ndarray and wide.kind in "fc" else wide
+
+
 @op(may_be_integer=True, inplace=True)
 def cumsum(self, dim: int, *, dtype: DType = None):
     """The sums of the elements up to each one along a dimension.
@@ -373,7 +379,7 @@ def cumsum(self, dim: int, *, dtype: DType = None):
     self = F.prepared(self, dtype)
     if not self.ndim:
         return self.copy()
-    return np.ascontiguousarray(np.cumsum(self, d, accumulator(self.dtype)).astype(self.dtype, copy=False))
+    return np.ascontiguousarray(np.cumsum(self, d, _running(self)).astype(self.dtype, copy=False))
 
 cumsum.vjp(self=lambda grad, dim: F.cumsum_reverse(grad, dim))
 
@@ -383,7 +389,7 @@ def cumsum_reverse(self, dim: int):
     """The sums of the elements from each one on along a dimension."""
     if not self.ndim:
         return self.copy()
-    return np.flip(np.cumsum(np.flip(self, dim), dim, accumulator(self.dtype)), dim).astype(self.dtype, copy=False)
+    return np.flip(np.cumsum(np.flip(self, dim), dim, _running(self)), dim).astype(self.dtype, copy=False)
 
 cumsum_reverse.vjp(self=lambda grad, dim: F.cumsum(grad, dim))
 
