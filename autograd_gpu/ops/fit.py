@@ -6,7 +6,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.blocks import LARGE, reduced, summed
+from autograd_gpu.blocks import TALL, summed
 from autograd_gpu.ops.kernels import launched
 from autograd_gpu.ops.namespace import OPS
 
@@ -18,7 +18,7 @@ def sum_to(g, shape):
     """g summed over the dimensions along which a tensor of `shape` was broadcast to it. Raises RuntimeError where it was not."""
     lead = g.ndim - len(shape)
     if lead == 1 and g.shape[1:] == shape and type(g) is nd:     # a bias
-        return np.add.reduce(g, 0, out=np.empty(shape, g.dtype)) if g.size < LARGE else np.asarray(reduced(np.add, g, 0))
+        return np.add.reduce(g, 0, out=np.empty(shape, g.dtype)) if len(g) < 2 * TALL else np.asarray(summed(g, 0))
     if lead < 0 or any([n not in (1, m) for n, m in zip(shape, g.shape[lead:], strict=True)]):
         raise RuntimeError(f"a formula gave a gradient of shape {g.shape} for an input of shape {tuple(shape)}: it has to be the shape of "
                            f"the input, or one that the input is broadcast to")
