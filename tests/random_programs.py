@@ -344,6 +344,8 @@ class Run:
                 found = compare(at, *(side.describe() for side in self.sides), self.dtype)
                 if found is not None and theirs is not None and self.unchanged(step):
                     raise Accepted("9")
+                if found is not None and found.what.endswith(".tangent") and "RuntimeError" in map(str, (found.theirs, found.ours)):
+                    raise Accepted("27")
                 if found is not None and self.jumped and found.what.rpartition(".")[2] in ("values", "tangent", "grad", "itself"):
                     raise Accepted("29")
                 since = " ".join(s.text for s in self.steps[self.compared:])
