@@ -353,3 +353,10 @@ def test_columns_are_summed_as_exactly_as_rows(monkeypatch, threads, n):
     a = np.random.default_rng(0).random((n, 3))
     for keepdim in (False, True):
         np.testing.assert_allclose(torch.tensor(a, dtype=torch.float32).sum(0, keepdim).numpy(), a.sum(0, keepdims=keepdim), 2e-6)
+
+
+@pytest.mark.parametrize("shape", [(5000, 3), (5000, 1, 3), (3000, 2, 3)])
+def test_half_precision_is_summed_in_float32(shape):
+    bias = torch.zeros(3, dtype=torch.float16, requires_grad=True)
+    (torch.zeros(shape, dtype=torch.float16) + bias).backward(torch.ones(shape, dtype=torch.float16))
+    assert bias.grad.tolist() == [math.prod(shape) / 3] * 3
