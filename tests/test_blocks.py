@@ -340,3 +340,23 @@ def test_equal_elements_have_no_variance(oracle, n):
                 np.testing.assert_allclose(b.numpy(), a.numpy(), 1e-6)
         large = [t.tensor([[3e38] * n + [3.0]] * rows).var(1).numpy() for t in (oracle, torch)]
         np.testing.assert_array_equal(*large)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("n", [511, 512, 1000, 100_000])
+def test_columns_are_summed_as_exactly_as_rows(monkeypatch, threads, n):
+    """Of equal numbers, too, whose rounding errors have one sign: as the gradient of what is added to each row of a mean."""
+    monkeypatch.setattr(parallel, "_threads", threads)
+    bias = torch.zeros(3, requires_grad=True)
+    (torch.zeros(n, 3) + bias).mean().backward()
+    np.testing.assert_allclose(bias.grad.numpy(), 1 / 3, 2e-5)
+    a = np.random.default_rng(0).random((n, 3))
+    for keepdim in (False, True):
+        np.testing.assert_allclose(torch.tensor(a, dtype=torch.float32).sum(0, keepdim).numpy(), a.sum(0, keepdims=keepdim), 2e-6)
+
+
+@pytest.mark.parametrize("shape", [(5000, 3), (5000, 1, 3), (3000, 2, 3)])
+def test_half_precision_is_summed_in_float32(shape):
+    bias = torch.zeros(3, dtype=torch.float16, requires_grad=True)
+    (torch.zeros(shape, dtype=torch.float16) + bias).backward(torch.ones(shape, dtype=torch.float16))
+    assert bias.grad.tolist() == [math.prod(shape) / 3] * 3
