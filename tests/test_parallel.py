@@ -217,6 +217,16 @@ def test_the_error_of_a_sum_does_not_grow_with_the_number_of_rows(name, shape):
     at_each_count(run)
 
 
+@pytest.mark.parametrize("shape", [(5, 1, 52429), (7, 41000), (300, 1024)])
+def test_softmax_of_rows_that_one_block_holds_one_or_several_of(shape):
+    x, g = torch.rand(*shape[:-1], 2 * shape[-1])[..., ::2].requires_grad_(), torch.rand(*shape[:-1], 2 * shape[-1])
+
+    def run():
+        y = torch.softmax(x, -1)
+        return [torch.autograd.grad(y, x, h, retain_graph=True)[0] for h in (g[..., ::2], g[..., :shape[-1]], g[:1, ..., :1].expand(shape))]
+    at_each_count(run)
+
+
 def test_gradients_added_up(small_blocks):
     """At a node, at a leaf, and to a .grad that is there."""
     x, g = (torch.rand(2, LARGE) for _ in range(2))

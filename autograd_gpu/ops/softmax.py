@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from autograd_gpu.blocks import FEW, LARGE, block
+from autograd_gpu.blocks import FEW, LARGE, LONG, block
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import floating
@@ -61,7 +61,7 @@ def _softmax_backward(grad, result, dim):
 
     def compute(part):
         g, y = grad[part], result[part]
-        if result.ndim and dim == result.ndim - 1 and g.__class__ is _CPU:
+        if result.ndim and dim == result.ndim - 1 and g.__class__ is _CPU and result.shape[-1] <= LONG:
             inner = np.einsum("...i,...i->...", g, y)[..., None]    # np.vecdot holds the interpreter for up to 500 rows
         else:
             inner = np.add.reduce(np.multiply(g, y, out[part]), dim if result.ndim else None, None, None, True)
