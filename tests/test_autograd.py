@@ -12,6 +12,7 @@ import pytest
 import autograd_gpu
 import autograd_gpu as torch
 from autograd_gpu.engine import grad_mode
+from tests.parity import result, said
 
 
 @pytest.fixture
@@ -413,3 +414,21 @@ def test_a_leafs_gradient_in_another_dtype():
     w.grad, w.grad_dtype = None, None
     w.grad = torch.ones(2, 2, dtype=torch.float16)
     assert w.grad_dtype is None
+
+
+def test_variable_is_the_old_name_of_a_tensor(oracle):
+    def run(torch):
+        make, x, y = torch.autograd.Variable, torch.ones(2), torch.ones(2, requires_grad=True) * 2
+        z = make(x, requires_grad=True)
+        (z * 3).sum().backward()
+        with torch.no_grad():
+            z.add_(1)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            old = make(x, volatile=True)
+        refused = [said(lambda args=args: make(*args), "Variable data has to be a tensor", "floating point and complex")
+                   for args in ([[1.0]], (torch.tensor([1, 2]), True))]
+        return [x, x._version, z.grad, z is x, make(y), make(y).is_leaf, make(data=x, name="x"), old, len(seen), make(), *refused,
+                isinstance(x, make), isinstance(3, make), issubclass(torch.Tensor, make), make is torch.autograd.variable.Variable,
+                type(z) is torch.Tensor, hasattr(make, "backward")]
+    assert result(run, torch) == result(run, oracle)

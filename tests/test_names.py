@@ -15,7 +15,6 @@ MORE = {"autograd": ["anomaly_mode", "forward_ad", "function", "functional", "gr
 REASONS = {
     "autograd": {
         "NestedIOFunction": "kept in PyTorch for programs of before 0.4; Function does it all",
-        "variable": "a file of PyTorch's for Variable, which is here as autograd.Variable",
     },
     "autograd.function": {
         "BackwardCFunction": "PyTorch's glue to its C++ nodes; here FunctionCtx is the node",
