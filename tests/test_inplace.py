@@ -273,6 +273,20 @@ def test_views_of_views_without_end(in_small_stack):
 
 
 @pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_hooks_of_a_write_see_no_gradient_of_a_base_without_history(graph, recorded, oracle):
+    def run(torch):
+        x = torch.ones(2, requires_grad=True)
+        base = torch.ones(2, 2, requires_grad=recorded) * 2
+        base[0].copy_(x)
+        seen = []
+        base.grad_fn.register_hook(lambda inputs, outputs: seen.append([g if g is None else g.detach() for g in (*inputs, *outputs)]))
+        (base * base).sum().backward(create_graph=graph)
+        return [*seen, x.grad.detach()]
+    assert result(run, torch) == result(run, oracle)
+
+
+@pytest.mark.parametrize("graph", [False, True])
 def test_a_freed_write_that_no_gradient_reaches_is_no_error(graph, oracle):
     def run(torch):
         class Second(torch.autograd.Function):

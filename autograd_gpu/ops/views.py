@@ -130,7 +130,7 @@ class CopySlices(_OfBase):
         part[...] = 0 if of_view is None else of_view
         if not keep:
             self.inner = None
-        return (result, *rest)
+        return (self._of_base(result), *rest)
 
     def _apply_tensors(self, grad, keep):
         if grad is None:
@@ -149,7 +149,11 @@ class CopySlices(_OfBase):
             part.copy_(of_view)
         if not keep:
             self.inner = None
-        return (result, *rest)
+        return (self._of_base(result), *rest)
+
+    def _of_base(self, gradient):
+        """A gradient for what the base was made of; None where it goes nowhere."""
+        return None if self._edge_list[0][0] is None else gradient
 
     def _split(self, gradients):
         """inner's gradients: the view's, and the others."""
