@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import autograd_gpu
-from tests.parity import said
+from tests.parity import result, said
 
 WINDOWS = [(2,), (3, 2, 1), (3, 1, 1), (2, 2, 0, True), (3, 2, 1, True), (3, 5, 0, True), (1,), (5, 1, 2), (2, [])]        # ..., ceil_mode
 SIZES = [1, 2, 3, 5, 7]                      # of 6: even windows, uneven ones, more of them than elements
@@ -222,3 +222,14 @@ def test_names_beside_pytorchs(oracle):
     assert [hasattr(autograd_gpu, n) for n in names] == [hasattr(oracle, n) for n in names]
     for f in (autograd_gpu.max_pool2d, autograd_gpu.nn.functional.avg_pool2d, autograd_gpu.nn.functional.max_unpool1d):
         assert pickle.loads(pickle.dumps(f)) is f
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_adaptive_sizes_for_any_number_of_dimensions(kind, dims, oracle):
+    def run(torch, ndim, size):
+        f = getattr(torch.nn.functional, f"adaptive_{kind}_pool{dims}d")
+        return result(lambda torch: tuple(f(torch.ones((4,) * ndim), size).shape), torch, lambda shape: shape)
+    for ndim in range(6):
+        for size in (2, (2,) * dims, [None] * dims, (2,) * (dims + 1), (2,) * (dims - 1)):
+            assert run(autograd_gpu, ndim, size) == run(oracle, ndim, size), (ndim, size)

@@ -168,6 +168,9 @@ def _output_size(name, input, dims, output_size):
             if m is not None and not hasattr(m, "__index__"):
                 raise TypeError(f"{name}(): argument 'output_size' (position 2) must be tuple of ints, but found element of type "
                                 f"{type(m).__name__}")
+        if input.ndim <= len(output_size):
+            raise ValueError(f"{name}: Input dimension should be at least {len(output_size) + 1}, but the input has the shape "
+                             f"{tuple(input.shape)}")
         if len(output_size) != dims:
             raise RuntimeError(f"{name}: output_size must be {dims} sizes, got {len(output_size)}; output_size.size() must be {dims}")
         sizes = tuple([n if m is None else m for n, m in zip(input.shape[input.ndim - dims:], output_size, strict=True)])
