@@ -17,7 +17,7 @@ HALF = tuple(np.dtype(d.dtype) for d in (_dtype.float16, _dtype.bfloat16) if d)
 def sum_to(g, shape):
     """g summed over the dimensions along which a tensor of `shape` was broadcast to it. Raises RuntimeError where it was not."""
     lead = g.ndim - len(shape)
-    if type(g) is nd and g.dtype in HALF:
+    if type(g) is nd and g.itemsize == 2:
         g = g.astype(np.float32)             # fit rounds the sum, once
     if lead == 1 and g.shape[1:] == shape and type(g) is nd:     # a bias
         return np.asarray(reduced(np.add, g, 0)) if len(g) >= MANY or g.size >= LARGE else \
