@@ -140,6 +140,7 @@ class Draw:
         self.torch = names["torch"]
         self.count = 0
         self.hooked = False                  # whether something was drawn that sees each backward that passes
+        self.recomputes = False              # whether a checkpoint was drawn in a dual level
         self.blocks = ()
         self.blocks_made = 0
         self.large = LARGE
@@ -314,6 +315,8 @@ class Draw:
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
         if b in self.duals and self.names[b].dtype != self.names[a].dtype:                   # rule 24
             write_from = write
+        if b in self.duals and self.names[b].shape != self.names[a].shape:
+            write_from = [w for w in write_from if "{a}.copy_({b})" not in w]                # rule 24
         return self.fill(self.rng.choice(write_from), a, b)
 
     def flag(self):
@@ -321,6 +324,7 @@ class Draw:
         tensors = [t for t in self.names.values() if hasattr(t, "_base")]
         unnamed = a in self.names and any(t.is_inference() for t in tensors) and not any(t is self.names[a]._base for t in tensors)
         barred = ("._base",) if unnamed else ()                                # rule 17
+        barred += ("requires_grad",) if self.recomputes else ()              # rule 22
         barred += ("float64).copy_",) if a in self.duals and self.names[a].dtype != self.torch.float64 else ()           # rule 24
         return self.fill(self.rng.choice([f for f in FLAGS if not any(x in f for x in barred)]), a)
 
@@ -339,6 +343,7 @@ class Draw:
 
     def checkpoint(self):
         self.hooked = True
+        self.recomputes |= self.in_level()
         a = self.pick(lambda t: self.floating(t) and not self.folded(t))       # rule 6
         b = self.partner(a)
         barred = "b}.mul_" if b in self.names and self.folded(self.names[b]) else "none"
