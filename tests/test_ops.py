@@ -25,7 +25,7 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu.autograd import forward_ad, gradcheck, gradgradcheck
 from autograd_gpu.ops.namespace import OPS, REGISTRY, raw, rebind
-from autograd_gpu.ops.op import Op
+from autograd_gpu.ops.op import Op, elementwise
 from tests import loop, make_ops_page
 from tests.conftest import needs_bfloat16
 from tests.loop import CHANGES, DTYPES, Built, How, called, differences, outcome
@@ -232,6 +232,54 @@ def check_differences(name, function, samples):
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("embedding", "F.embedding")])      # whose padding row has no gradient
 def test_derivatives_are_differences(name):
     check_differences(name, called(torch, name, "function"), ALL[name][1])
+
+
+def gradients_of(sample, function, how, places):
+    """The gradients of the operands at some places, then those of their gradients for all operands: arrays or None."""
+    built = Built(torch, sample, how)
+    results = [r for r in loop.flat(built.call(function, sample), torch.Tensor) if isinstance(r, torch.Tensor) and r.requires_grad]
+    ws = [loop.weights(torch, r, n) for n, r in enumerate(results)]
+    inputs = [built.operands[i] for i in places]
+    found = torch.autograd.grad(results, inputs, ws, retain_graph=True, allow_unused=True)
+    again = torch.autograd.grad(results, inputs, ws, create_graph=True, allow_unused=True)
+    seconds = [torch.autograd.grad(g, [*built.operands, *ws], loop.weights(torch, g, 0), retain_graph=True, allow_unused=True)
+               if g is not None and g.requires_grad else () for g in again]
+    return [[None if g is None else g.numpy(force=True) for g in (first, recorded, *others)]
+            for first, recorded, others in zip(found, again, seconds, strict=True)]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_gradients_of_one_operand_are_those_that_it_has_among_others(name):
+    """Nodes then run the formulas of some edges only: ops/runtime.py: partly."""
+    function = called(torch, name, "function")
+    for sample, dtype in itertools.product(ALL[name][1], ("float64", "float16", "complex128")):
+        how = How(dtype, orders=2)
+        missing = contextlib.suppress(*() if dtype == "float64" else (Exception,))             # not every op is of every dtype
+        with missing, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            count = len(Built(torch, sample, how).operands)
+            if count > 1 and isinstance(outcome(torch, name, sample, how).get("gradient 0"), torch.Tensor):
+                whole = gradients_of(sample, function, how, range(count))
+                for i in range(count):
+                    np.testing.assert_equal(gradients_of(sample, function, how, [i]), whole[i:i + 1])
+
+
+def test_formulas_that_nobody_wants_are_not_run():
+    @elementwise()
+    def first_of_two(self, other):
+        return self + other
+    first_of_two.vjp(self=lambda grad: grad, other=lambda grad: grad.there_is_nothing)
+    try:
+        x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        result = OPS.first_of_two(x, y)
+        for create_graph in (False, True):
+            g, = torch.autograd.grad(result.sum(), x, retain_graph=True, create_graph=create_graph)
+            assert g.tolist() == [1, 1, 1]
+            result.sum().backward(inputs=[x], retain_graph=True)
+            with pytest.raises(AttributeError, match="there_is_nothing"):
+                torch.autograd.grad(result.sum(), y, retain_graph=True, create_graph=create_graph)
+    finally:
+        del REGISTRY["first_of_two"], OPS.first_of_two
 
 
 # ------------------------------------------------------------------------------------------------------------- the registry

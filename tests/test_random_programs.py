@@ -280,6 +280,22 @@ FOUND = {
         a, b = x.split(1)[:2]
         with saving('copy'): y = checkpoint(lambda x: a.mul_(2) * x, a, use_reentrant=True)
         with torch.no_grad(): z = x.split(1)[0].mul_(2)""",
+    "a_function_saves_a_view_made_in_no_grad_that_it_has_written_to": """
+        x = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): a = x[:1]
+        with saving('same'): y = checkpoint(lambda x: x.mul_(2).sin(), a, use_reentrant=True)""",
+    "formulas_that_nobody_wants_are_not_run": """
+        x = torch.tensor([0.5, -2.0], dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): y = x[None]
+        def f(x): return torch.where(x > 0, x.sin(), x * x)
+        with saving('copy'): z = checkpoint(f, y, use_reentrant=False, determinism_check='none')
+        weigh(z).backward(inputs=[y, z], retain_graph=True)""",
+    "what_nobody_wants_is_looked_at_all_the_same": """
+        x = torch.tensor([0.5, -2.0], dtype=torch.float64, requires_grad=True)
+        y = torch.tensor([1.5, 3.0], dtype=torch.float64, requires_grad=True)
+        z = x * y
+        with torch.no_grad(): x.add_(1)
+        g = grad(weigh(z), x)[0]""",
     "as_strided_of_a_view_whose_data_lies_elsewhere": """
         x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
         y = x[1:]

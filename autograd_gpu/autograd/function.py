@@ -20,7 +20,7 @@ from autograd_gpu.engine.saved import RELEASED, Packed, freed, list_item, own_re
 from autograd_gpu.ops.fit import fit, fit_tensor
 from autograd_gpu.ops.inplace import check_history
 from autograd_gpu.ops.namespace import OPS
-from autograd_gpu.ops.views import FunctionStep, refresh, set_history
+from autograd_gpu.ops.views import OTHERS, FunctionStep, refresh, set_history, unwritable
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 _NOTHING = contextlib.nullcontext()
@@ -138,8 +138,8 @@ class FunctionCtx(Node):
     def _packed(self, pack, t):
         if self._is_own(t):
             return pack(own_result(self, t._array, t._nr, t._counter), (None, t._nr), True, t._counter)
-        if t._view is not None:              # forward may have written to what it is a view of
-            refresh(t, asked=True)
+        if t._view is not None:              # forward may have written to it; one made in no_grad says so where a hook asks, as in PyTorch
+            refresh(t, asked=unwritable(t._view) is OTHERS)
         return pack(t, edge_of(t), t._requires, version(t))
 
     def _values(self):

@@ -1,6 +1,7 @@
 """What happens to a gradient: it is added to others of its node, captured, put through hooks, accumulated in a leaf."""
 from __future__ import annotations
 
+import functools
 import threading
 from sys import getrefcount
 
@@ -146,6 +147,8 @@ def _visit(task, node, grad):
     if rare is not None and rare.prehooks:
         grad = _hooks.run_prehooks(node, grad, tensors)
     apply = node._apply_tensors if tensors else node._apply
+    if node in task.partly and not node._jointly and hasattr(node, "_partly"):
+        apply = functools.partial(node._partly, task.wants(node), tensors)
     if rare is None or not rare.posthooks:
         return apply(grad, task.keep_graph), grad
     results = _wanted(task, node, apply(grad, True))                         # kept: a hook may look at what was saved
@@ -159,7 +162,7 @@ def _wanted(task, node, results):
     """A node's results, None in place of those that go nowhere in this backward; all of them where they are computed jointly."""
     if task.needed is None and not everywhere.nowhere:
         return results
-    wanted = [n is not None and (task.needed is None or n in task.needed or n in task.captured) for n, _ in node._edges()]
+    wanted = task.wants(node)
     if node._jointly is ALWAYS:
         return results
     if not isinstance(results, tuple):

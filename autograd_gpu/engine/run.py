@@ -88,7 +88,7 @@ def _on_a_fresh_thread(task, roots, state):
 def _drain(task, roots):
     """Run a task's nodes on this thread."""
     buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.tensors
-    watched = ends or everywhere.anomaly or everywhere.profiled              # each node is visited
+    watched = ends or task.partly or everywhere.anomaly or everywhere.profiled       # each node is visited
     deliver = deliverer(task, arrive_at_leaf)
     here, streams = None, task.streams
     several, instead = (False, None) if streams is None else (streams.several, streams.instead)

@@ -22,8 +22,8 @@ class GraphTask:
     backward(inputs=...): the nodes whose gradients are wanted. With neither, all leaves get theirs.
     """
 
-    __slots__ = ("keep_graph", "create_graph", "tensors", "captures", "captured", "ends", "only", "needed", "dependencies", "buffers",
-                 "owned", "roots", "streams", "current", "ahead", "__weakref__")
+    __slots__ = ("keep_graph", "create_graph", "tensors", "captures", "captured", "ends", "only", "needed", "partly", "dependencies",
+                 "buffers", "owned", "roots", "streams", "current", "ahead", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
@@ -32,6 +32,7 @@ class GraphTask:
         # where gradients of tensors that are no leaves are captured; a sole root
         self.ends = {n for n in self.captured if n._arity} if captures else set()
         self.needed = None                   # the nodes that have to run; None: all
+        self.partly = set()                  # those among them that lead elsewhere, too
         self.buffers = {}                    # node: what has arrived for it; a list where it has several outputs
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
         self.streams = None                  # what orders its CUDA streams, if it has any (engine/streams.py)
@@ -50,6 +51,10 @@ class GraphTask:
                 for node in self.dependencies:
                     if not (node in self.needed or node in self.captured or node in self.ends):
                         self.buffers[node] = UNWANTED
+
+    def wants(self, node):
+        """Of each edge of a node, whether its gradient is wanted."""
+        return [n is not None and (self.needed is None or n in self.needed or n in self.captured) for n, _ in node._edges()]
 
     def in_order(self):
         """The nodes that run, the newest first: every edge leads to an older node, so that all that a node waits for comes before it.
@@ -132,12 +137,16 @@ def find_needed(task):
     for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
         arity = node._arity
         if arity == 1:
-            found = node.n0 in wanted
+            found = whole = node.n0 in wanted
         elif arity == 2:
-            found = node.n0 in wanted or node.n1 in wanted
+            first, second = node.n0 in wanted, node.n1 in wanted
+            found, whole = first or second, (first or node.n0 is None) and (second or node.n1 is None)
         else:
-            found = any([n in wanted for n, _ in node._edges()])
+            edges = [n in wanted for n, _ in node._edges() if n is not None]
+            found, whole = any(edges), all(edges)
         if found:
             needed.add(node)
             wanted.add(node)
+        if not whole and node in needed:
+            task.partly.add(node)
     return needed

@@ -50,6 +50,14 @@ def source(op, on_cuda=False, out=False):
     return str(text)
 
 
+def partly_source(op, on_cuda=False):
+    """The text of the functions that give the gradients of some edges only: see runtime.partly."""
+    text = Text()
+    for reader in ("raw", "tensor"):
+        _apply(text, op, reader, on_cuda, partly=True)
+    return str(text)
+
+
 # ---------------------------------------------------------------------------------------------------------- the node
 
 def _slots(op):
@@ -76,6 +84,8 @@ def _node_class(text, op, on_cuda):
         text(f"_title = {op.title!r}")
         text(f"_edge_names = {tuple(op.edges)!r}")
         text("_record = op")
+        text(f"_on_cuda = {on_cuda}")
+        text("_partly = partly")
         if any([op.roles[p] == LIST for p in op.edges]):
             text("_jointly = True")
         if op.title == "torch::autograd::Identity":  # in PyTorch it does not look at what is wanted
@@ -91,8 +101,7 @@ def _node_class(text, op, on_cuda):
                 names = ", ".join(f"node.{p}" for p in op.digit_parameters)
                 text(f"return node._title + str(int(digit({names})))")
         for reader in ("raw", "tensor"):
-            together = op.vjp_all or on_cuda and reader == "raw" and op.fuses_gradients
-            _apply(text, op, reader, on_cuda, together)
+            _apply(text, op, reader, on_cuda)
         saved = [*op.saved_inputs, *op.saved_results, *op.saved_aux]
         if saved:
             lists = [name for name in saved if op.roles.get(name) == LIST]
@@ -118,10 +127,15 @@ def _shown(op):
             yield f"{p}_shape", f"{p}_sym_sizes"
 
 
-def _apply(text, op, reader, on_cuda, together):
-    """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient, or one call for all of them."""
+def _apply(text, op, reader, on_cuda, partly=False):
+    """apply (on arrays) or apply_tensors: the op's formulas, each for an edge that wants a gradient, or one call for all of them.
+
+    partly: only for edges that are `wanted`, a flag each; all that was saved is read, as in PyTorch.
+    """
+    together = op.vjp_all or on_cuda and reader == "raw" and op.fuses_gradients
+    name = "_apply" if reader == "raw" else "_apply_tensors"
     nothing = "None" if op.arity == 1 else "(" + "None, " * op.arity + ")" if op.arity <= 2 else "(None,) * len(node._edge_list)"
-    with text.block(f"def {'_apply' if reader == 'raw' else '_apply_tensors'}(node, grad, keep):"):
+    with text.block(f"def {name}_partly(node, grad, keep, wanted):" if partly else f"def {name}(node, grad, keep):"):
         with text.block("if grad is None:" if op.outputs == 1 else "if all_none(grad):"):
             text("unreached(node, keep)")
             text(f"return {nothing}")
@@ -135,10 +149,10 @@ def _apply(text, op, reader, on_cuda, together):
                 without = tuple([i for i, d in enumerate(op.differentiable) if not d])
                 text(f"grad = {'materialize' if reader == 'raw' else 'materialize_tensors'}(node, grad, {without})")
             text("apart = is_half(grad)")
-        if op.arity > 2:
+        if op.arity > 2 and not partly:
             text("edges = node._edge_list")
         if together:
-            needs = "tuple([n is not None for n, _ in node._edges()])"
+            needs = "wanted" if partly else "tuple([n is not None for n, _ in node._edges()])"
             for name in op.named_by_all:
                 _load(text, op, name, reader, maybe=_is_saved_by_need(op, name))
             call = ", ".join(_argument(op, n) for n in op.all_parameters)
@@ -155,11 +169,11 @@ def _apply(text, op, reader, on_cuda, together):
             for i, p in enumerate(op.edges):
                 text(f"if g{i} is not None: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
         else:
-            always = [n for n in [*op.saved_inputs, *op.saved_results, *op.saved_aux] if not _is_saved_by_need(op, n)]
+            always = [n for n in [*op.saved_inputs, *op.saved_results, *op.saved_aux] if partly or not _is_saved_by_need(op, n)]
             for name in always:              # once: to read a value may run an unpack hook
-                _load(text, op, name, reader)
+                _load(text, op, name, reader, maybe=_is_saved_by_need(op, name))
             for i, p in enumerate(op.edges):
-                _one_gradient(text, op, i, p, reader, on_cuda, always)
+                _one_gradient(text, op, i, p, reader, on_cuda, always, partly)
         _end_of_apply(text, op, "g0" if op.arity == 1 else "(" + ", ".join(f"g{i}" for i in range(len(op.edges))) + ",)")
 
 
@@ -172,7 +186,7 @@ def _end_of_apply(text, op, result):
     text(f"return {result}")
 
 
-def _one_gradient(text, op, i, p, reader, on_cuda, loaded):
+def _one_gradient(text, op, i, p, reader, on_cuda, loaded, partly):
     def body():
         names = op.formula_parameters[p]
         for name in names:
@@ -187,10 +201,10 @@ def _one_gradient(text, op, i, p, reader, on_cuda, loaded):
         wrong = f"{array}.shape != node.{p}_shape or {array}.dtype is not node.{p}_dtype"
         kind = f"type(g{i}) is not {'nd' if reader == 'raw' else 'T'}"
         text(f"if {kind} or {wrong}: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
-    if op.arity == 1:
+    if op.arity == 1 and not partly:
         return body()
     text(f"g{i} = None")
-    with text.block(f"if {f'node.n{i}' if op.arity == 2 else f'edges[{i}][0]'} is not None:"):
+    with text.block(f"if wanted[{i}]:" if partly else f"if {f'node.n{i}' if op.arity == 2 else f'edges[{i}][0]'} is not None:"):
         body()
 
 

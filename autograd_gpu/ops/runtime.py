@@ -17,6 +17,7 @@ from autograd_gpu.engine.node import ALWAYS, PRIME, Node, Rare, edge_of, leaf_no
 from autograd_gpu.engine.packing import SavedTensor, pack_saved
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_aux, saved_input, saved_result
 from autograd_gpu.expression import is_mixed
+from autograd_gpu.ops.compile import partly_source
 from autograd_gpu.ops.fit import HALF, fit, fit_tensor, widen, widened
 from autograd_gpu.ops.forward import dual
 from autograd_gpu.ops.kernels import blocked, fused, is_launched
@@ -344,6 +345,18 @@ def unreached(node, keep):
         node._release()
 
 
+def partly(node, wanted, tensors, grad, keep):
+    """What a node gives in a backward that wants the gradients of some of its edges only, a flag each: None for the others.
+
+    As in PyTorch all that was saved is looked at, but their formulas are not run. `tensors`: of _apply_tensors, not _apply.
+    """
+    names = type(node)._apply.__globals__
+    name = "_apply_tensors_partly" if tensors else "_apply_partly"
+    if name not in names:
+        exec(compile(partly_source(node._record, node._on_cuda), f"<op {node._record.name}>", "exec"), names)
+    return names[name](node, grad, keep, wanted)
+
+
 def is_half(grads):
     """Whether the gradients are of half precision."""
     g = next(g for g in grads if g is not None)
@@ -482,7 +495,7 @@ def with_aux(op, data):
 _COMMON = {
     f.__name__: f for f in (
         lift_all, as_list, not_tensor, promote, promote_all, to_float, unpack_varargs, recover, run_apart, elsewhere, fit, fit_tensor,
-        all_none, unreached, is_half, materialize, materialize_tensors, listed, saved_list, any_requires, attach_list, view_outputs,
+        all_none, unreached, partly, is_half, materialize, materialize_tensors, listed, saved_list, any_requires, attach_list, view_outputs,
         refresh, rare, unusual, shown, raw_saved, with_aux, into, wrap, version, edge_of, leaf_node, unlinking, own_result, saved_input,
         saved_result, saved_aux)
 } | dict(

@@ -286,13 +286,16 @@ class FunctionStep(tuple):
               "bypass the Function's backward")
 
 
+OTHERS = "it came with others from a function that returns multiple views, whose gradients could no longer be told apart"
+
+
 def unwritable(view: View) -> str | None:
     """Why no history can be made for a view after a write to its memory; None where it can."""
     for step in reversed(view.steps):
         if type(step) is not tuple:
             return step.reason
         if len(step) == 3:
-            return "it came with others from a function that returns multiple views, whose gradients could no longer be told apart"
+            return OTHERS
     return None
 
 
