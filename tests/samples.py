@@ -89,7 +89,8 @@ ARGUMENTS = {        # of elementwise ops: plain parameters without a default
     "clamp_min": {"min": 0.13}, "clamp_max": {"max": 0.13}, "threshold": {"threshold": 0.13, "value": 0.5}, "mul_number": {"other": 1.5},
     "div_number": {"other": 1.5}, "pow": {"exponent": 3}, "pow_base": {"base": 1.5}, "polygamma": {"n": 1}, "mvlgamma": {"p": 2},
     "rsub": {"other": 1.5}, "rsub_tensors": {}, "clamp": {"min": -0.6, "max": 0.7}, "masked_fill": {"value": 0.5},
-    "div_rounded": {"rounding_mode": "floor"}, "threshold_backward": {"threshold": 0.13}, "leaky_relu_backward": {"negative_slope": 0.1},
+    "div_rounded": {"rounding_mode": "floor"}, "threshold_backward": {"threshold": 0.13}, "relu_backward": {"threshold": 0},
+    "leaky_relu_backward": {"negative_slope": 0.1},
     "hardtanh_backward": {"min_val": -0.6, "max_val": 0.7}, "hardshrink_backward": {"lambd": 0.4}, "softshrink_backward": {"lambd": 0.4},
     "close": {"rtol": 1e-5, "atol": 1e-8, "equal_nan": True},
 }

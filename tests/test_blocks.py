@@ -1,5 +1,6 @@
 """Large arrays in blocks: the same bits as in one pass, for every body and formula that has a program; and when there is none."""
 import inspect
+import itertools
 import math
 import threading
 
@@ -8,7 +9,8 @@ import pytest
 
 import autograd_gpu as torch
 from autograd_gpu import blocks, expression, parallel
-from autograd_gpu.blocks import FEW, choose
+from autograd_gpu.bits import FEW, choose
+from autograd_gpu.buffers import Buffers
 from autograd_gpu.ops.fit import fit
 from autograd_gpu.ops.namespace import REGISTRY, rebind
 from autograd_gpu.ops.op import Op
@@ -175,7 +177,7 @@ def test_a_long_row_of_products_is_summed_in_halves(small):
 
 
 def test_blocks_begin_at_cache_lines():
-    buffers = blocks.Buffers()
+    buffers = Buffers()
     made = [buffers.at(i, (n, 3), np.dtype(dtype)) for i, (n, dtype) in enumerate([(5, "f4"), (7, "f8"), (1, "i2")])]
     assert all(a.ctypes.data % 64 == 0 and a.shape[1:] == (3,) for a in (*made, buffers.at(1, (500, 3), np.dtype("f8"))))
 
@@ -321,9 +323,24 @@ def test_sums_of_rows(monkeypatch, dtype, threads):
     for dim in (2, 3, -3, 5, (3,), (-3,)):                      # which are the last of two when they are taken modulo 2
         with pytest.raises(IndexError, match="out of range"):
             torch.from_numpy(a.reshape(-1, 8)).sum(dim)
-    rows = np.random.default_rng(1).random((1000, 50), np.float32)
-    parts = [blocks.summed(rows[i:i + 7], -1, True, rows.size) for i in range(0, 1000, 7)]
+    rows = np.random.default_rng(1).random((6000, 50), np.float32)
+    parts = [blocks.summed(rows[i:i + 7], -1, True, rows.size) for i in range(0, 6000, 7)]
     np.testing.assert_array_equal(np.concatenate(parts), blocks.summed(rows, -1, True))
+
+
+@pytest.mark.parametrize("shape", [(64, 70), (1, 5000), (5000, 1), (600, 8), (1000, 33), (8, 9, 70), (2, 3, 4, 500), (2000, 3, 4),
+                                   (70, 0, 100)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_over_any_dimensions(shape, dtype):
+    a = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    several = [c for k in range(len(shape) + 1) for c in itertools.permutations(range(-len(shape), 0), k)]
+    for dim, keepdim in itertools.product([None, *range(-len(shape), len(shape)), *several], (False, True)):
+        got, want = blocks.summed(a, dim, keepdim), np.add.reduce(a, dim, np.float64, None, keepdim)
+        assert np.shape(got) == want.shape and got.dtype == a.dtype
+        np.testing.assert_allclose(got, want, 1e-5 if dtype == "f4" else 1e-12, 1e-4 if dtype == "f4" else 1e-12)
+    for dim in (len(shape), -len(shape) - 1, (0, 0), (0, len(shape))):
+        with pytest.raises((ValueError, IndexError)):
+            blocks.summed(a, dim)
 
 
 @pytest.mark.parametrize("n", [7, 10, 1000, 1030])

@@ -13,6 +13,7 @@ import pytest
 import autograd_gpu as torch
 from autograd_gpu import blocks, parallel
 from autograd_gpu.blocks import LARGE
+from autograd_gpu.buffers import buffered
 
 COUNTS = (1, 2, 3, 7)
 F = torch.nn.functional
@@ -358,12 +359,12 @@ def test_a_program_inside_of_another_has_other_buffers():
     def outer(buffers):
         a = buffers.at(0, (4,), np.dtype("f4"))
         a[:] = 1
-        blocks.buffered(lambda inner: (seen.append(inner is not buffers), inner.at(0, (4,), a.dtype).fill(2)))
+        buffered(lambda inner: (seen.append(inner is not buffers), inner.at(0, (4,), a.dtype).fill(2)))
         seen.append(a.tolist() == [1] * 4)
         seen.append(buffers)
-    blocks.buffered(outer)
+    buffered(outer)
     buffers = seen.pop()
-    blocks.buffered(lambda again: seen.append(again is buffers))
+    buffered(lambda again: seen.append(again is buffers))
     assert seen == [True] * 3
 
 

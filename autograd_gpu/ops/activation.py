@@ -7,7 +7,7 @@ import numpy as np
 
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor
-from autograd_gpu.blocks import choose, cleared
+from autograd_gpu.bits import choose, kept
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import composite, elementwise, op
@@ -276,7 +276,7 @@ def relu(self):
         raise kind(f"relu: not supported for {_dtype.of(self.dtype)} inputs: convert them first, with .to(dtype)")
     return np.maximum(self, 0)
 
-relu.vjp(self=lambda grad, result: F.threshold_backward(grad, result, 0))
+relu.vjp(self=lambda grad, result: F.relu_backward(grad, result, 0))
 
 
 @elementwise(over="LeakyReluBackward1", method=False, function=False)
@@ -495,11 +495,22 @@ threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self
 def threshold_backward(grad_output, self, threshold: Number):
     """The gradient of threshold: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
     if grad_output.__class__ is _CPU and grad_output.shape == self.shape:
-        return cleared(grad_output, np.less_equal, self, threshold)
+        return kept(grad_output, ~(self <= threshold))
     return F.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
                        self=lambda grad: F.no_gradient(grad))
+
+
+@elementwise(node="ThresholdBackwardBackward0", method=False, function=False, inplace=False)
+def relu_backward(grad_output, self, threshold: Number):
+    """threshold_backward for a result of relu and the threshold 0: there one comparison tells what is kept, NaN among it."""
+    if grad_output.__class__ is _CPU and grad_output.shape == self.shape:
+        return kept(grad_output, self != threshold)
+    return F.where(self != threshold, grad_output, 0)
+
+relu_backward.vjp(grad_output=lambda grad, self, threshold: F.relu_backward(grad, self, threshold),
+                  self=lambda grad: F.no_gradient(grad))
 
 
 @composite(method=False, function=False)

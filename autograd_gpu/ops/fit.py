@@ -6,7 +6,7 @@ import numpy as np
 from autograd_gpu import devices as _device
 from autograd_gpu import dtypes as _dtype
 from autograd_gpu.base import Tensor, wrap
-from autograd_gpu.blocks import LARGE, MANY, reduced, summed
+from autograd_gpu.blocks import add_columns, summed
 from autograd_gpu.ops.kernels import launched
 from autograd_gpu.ops.namespace import OPS
 
@@ -20,8 +20,11 @@ def sum_to(g, shape):
     if type(g) is nd and g.itemsize == 2:
         g = g.astype(np.float32)             # fit rounds the sum, once
     if lead == 1 and g.shape[1:] == shape and type(g) is nd:     # a bias
-        return np.asarray(reduced(np.add, g, 0)) if len(g) >= MANY or g.size >= LARGE else \
-            np.add.reduce(g, 0, out=np.empty(shape, g.dtype))
+        if g.dtype.kind != "f" or not shape or not g.flags.c_contiguous:
+            return np.asarray(summed(g, 0))
+        out = np.empty(shape, g.dtype)
+        add_columns(g.reshape(len(g), out.size), out.reshape(-1))
+        return out
     if lead < 0 or any([n not in (1, m) for n, m in zip(shape, g.shape[lead:], strict=True)]):
         raise RuntimeError(f"a formula gave a gradient of shape {g.shape} for an input of shape {tuple(shape)}: it has to be the shape of "
                            f"the input, or one that the input is broadcast to")

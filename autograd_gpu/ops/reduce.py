@@ -7,7 +7,8 @@ import operator
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
-from autograd_gpu.blocks import FEW, summed
+from autograd_gpu.bits import FEW
+from autograd_gpu.blocks import summed
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse

@@ -5,7 +5,8 @@ import warnings
 
 import numpy as np
 
-from autograd_gpu.blocks import FEW, LARGE, LONG, block
+from autograd_gpu.bits import FEW
+from autograd_gpu.blocks import LARGE, LONG, block
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import floating
