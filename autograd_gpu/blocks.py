@@ -491,7 +491,7 @@ def _neighbours(dim, ndim):
 
 
 def add_columns(a, out):
-    """The sums of a matrix's columns, float32 or float64 in C's order: a product with ones, in a third to two thirds of NumPy's time.
+    """The sums of a matrix's columns, float32 or float64 in C's order: a product with ones, faster than np.add.reduce and more exact.
 
     Of many rows GROUP at a time, as in _groups_added; the rows of a group are far from each other, so that one product does it for all.
     """
@@ -508,7 +508,7 @@ def add_columns(a, out):
 
 
 def _add_rows(a, out, size):
-    """The sums of a matrix's rows, short ones of float32 or float64 in C's order, in a fifth to a half of np.add.reduce's time, as exact.
+    """The sums of a matrix's rows, short ones of float32 or float64 in C's order: a product with ones, faster than np.add.reduce.
 
     `size`: of the whole, where it is a part. For large ones einsum, which several threads can run side by side.
     """
