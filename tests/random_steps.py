@@ -303,6 +303,8 @@ class Draw:
         a = self.pick(lambda t: (not t.is_leaf or not t.requires_grad or self.rng.random() < 0.15) and not self.folded(t))
         if a not in self.names or any(text in ("saving('same')", "save_on_cpu()") for _, text in self.blocks):         # rule 5
             return self.leaf()
+        if self.recomputes and self.in_level():                              # rule 22
+            return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
         barred = () if a in self.chosen(lambda t: t.is_leaf and not t.is_complex()) else (".data.", ".data =")         # rules 3, 13
@@ -339,7 +341,8 @@ class Draw:
 
     def function(self):
         a = self.pick(lambda t: self.floating(t) and not self.folded(t))
-        return self.fill(self.rng.choice(FUNCTIONS), a, self.partner(a))
+        functions = [f for f in FUNCTIONS if "Dirty" not in f] if self.recomputes and self.in_level() else FUNCTIONS         # rule 22
+        return self.fill(self.rng.choice(functions), a, self.partner(a))
 
     def checkpoint(self):
         self.hooked = True
