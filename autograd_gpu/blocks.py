@@ -422,7 +422,7 @@ class Blocked:
 
 
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-_ONES = {dtype: np.ones(SHORT, dtype) for dtype in _FLOATS}
+ONES = {dtype: np.ones(SHORT, dtype) for dtype in _FLOATS}
 
 
 def _cut(a, dim, blocks):
@@ -497,7 +497,7 @@ def add_columns(a, out):
     """
     n = len(a)
     if n < MANY:
-        _ONES[a.dtype][:n].dot(a, out)
+        ONES[a.dtype][:n].dot(a, out)
         return
     rows = n // GROUP
     sums = np.empty((rows + (rows * GROUP < n), a.shape[1]), a.dtype)
@@ -513,7 +513,7 @@ def _add_rows(a, out, size):
     `size`: of the whole, where it is a part. For large ones einsum, which several threads can run side by side.
     """
     if size < LARGE:
-        a.dot(_ONES[a.dtype][:a.shape[1]], out)
+        a.dot(ONES[a.dtype][:a.shape[1]], out)
     else:
         parallel.each(lambda s: np.einsum("ij->i", a[s], out=out[s]), _cut(a, 0, 8))
 

@@ -17,7 +17,7 @@ LIMIT = 600
 
 # Bottom first: a file imports only from lower layers, or from its own.
 LAYERS = [
-    ["size", "tree", "dtypes", "devices", "expression", "parallel", "bits", "buffers", "blocks", "cuda.*", "engine.grad_mode",
+    ["size", "tree", "dtypes", "devices", "expression", "parallel", "bits", "buffers", "blocks", "rows", "cuda.*", "engine.grad_mode",
      "engine.anomaly_mode"],
     ["base", "generator"],
     ["cuda"],                                # a face, but Python runs it before any file of its folder: it must stay low

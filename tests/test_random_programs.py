@@ -290,6 +290,10 @@ FOUND = {
         def f(x): return torch.where(x > 0, x.sin(), x * x)
         with saving('copy'): z = checkpoint(f, y, use_reentrant=False, determinism_check='none')
         weigh(z).backward(inputs=[y, z], retain_graph=True)""",
+    "the_reciprocal_of_a_complex_zero": """
+        x = torch.zeros(3, dtype=torch.complex128)
+        y, z = x.reciprocal(), x ** -1
+        w, v = x.rsqrt(), (x + 1).clone().sub_(1).reciprocal_()""",
     "what_nobody_wants_is_looked_at_all_the_same": """
         x = torch.tensor([0.5, -2.0], dtype=torch.float64, requires_grad=True)
         y = torch.tensor([1.5, 3.0], dtype=torch.float64, requires_grad=True)

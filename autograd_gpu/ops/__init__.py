@@ -17,6 +17,7 @@ from autograd_gpu.ops import (  # noqa: F401
     loss,
     margins,
     nn,
+    norms,
     padding,
     parts,
     pool_functions,

@@ -263,7 +263,7 @@ nan_to_num.vjp(self=lambda grad, self: F.where(F.isfinite(self), grad, 0))
 @elementwise(to_float=True)
 def sigmoid(self):
     """1 / (1 + exp(-self)). Reference: torch.sigmoid."""
-    return np.reciprocal(1 + np.exp(-self))
+    return F.inverted(1 + np.exp(-self))
 
 sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
 

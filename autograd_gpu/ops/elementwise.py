@@ -300,14 +300,6 @@ def absolute(input):
     return F.abs(input)
 
 
-@elementwise(to_float=True)
-def reciprocal(self):
-    """1 / self; integers become the default float. Reference: torch.reciprocal."""
-    return np.reciprocal(self)
-
-reciprocal.vjp(self=lambda grad, result: -grad * F.conj(result * result))
-
-
 @elementwise()
 def sign(self):
     """-1, 0 or 1. Raises RuntimeError for complex: see sgn. Reference: torch.sign."""

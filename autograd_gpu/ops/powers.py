@@ -57,9 +57,11 @@ def pow(self, exponent: Number):
     if exponent == 0.5:
         return np.sqrt(self)
     if exponent == -1:
-        return np.reciprocal(self)
+        return F.inverted(self)
     if exponent == -0.5:
-        return np.reciprocal(np.sqrt(self))
+        return F.inverted(np.sqrt(self))
+    if exponent == -2 and self.dtype.kind == "c":
+        return F.inverted(self * self)
     return np.power(self, exponent)
 
 pow.vjp(self=lambda grad, self, exponent: F.pow_grad(grad, self, exponent))
@@ -181,10 +183,24 @@ def sqrt(self):
 sqrt.vjp(self=lambda grad, result: grad / (2 * F.conj(result)))
 
 
+@composite(method=False, function=False)
+def inverted(self):
+    """1 / self on arrays. np.reciprocal's real part is NaN for a complex 0, where that of a quotient is infinite, as PyTorch's."""
+    return self.dtype.type(1) / self if self.dtype.kind == "c" else np.reciprocal(self)
+
+
+@elementwise(to_float=True)
+def reciprocal(self):
+    """1 / self; integers become the default float. Reference: torch.reciprocal."""
+    return F.inverted(self)
+
+reciprocal.vjp(self=lambda grad, result: -grad * F.conj(result * result))
+
+
 @elementwise(to_float=True, domain=(0.1, 2))
 def rsqrt(self):
     """1 / sqrt(self). Reference: torch.rsqrt."""
-    return np.reciprocal(np.sqrt(self))
+    return F.inverted(np.sqrt(self))
 
 rsqrt.vjp(self=lambda grad, result: -0.5 * grad * F.conj(result * result * result))
 
