@@ -15,14 +15,19 @@ def choose(condition, x, y, out=None):
     bits = _BITS.get(dtype.itemsize)
     if bits is not None:
         a, b = np.asarray(x, dtype).view(bits), np.asarray(y, dtype).view(bits)
-        into = None if out is None else out.view(bits)
-        if not b.ndim and not b:
-            return np.multiply(a, condition, out=into).view(dtype)
-        if not a.ndim and not a:
-            return np.multiply(b, ~condition, out=into).view(dtype)
-        if dtype.itemsize <= 4:              # processors multiply 64 bits more slowly
-            mixed = np.multiply(np.bitwise_xor(a, b, out=into), condition, out=into)
-            return np.bitwise_xor(mixed, b, out=mixed).view(dtype)
+        from_y, from_x = not a.ndim and not a, not b.ndim and not b          # the other is 0
+        if from_x or from_y or dtype.itemsize <= 4:                          # processors multiply 64 bits more slowly
+            if out is None:
+                like = next((t for t in (a, b, condition) if t.ndim), condition)
+                shape = like.shape if a.shape == b.shape == condition.shape else np.broadcast_shapes(a.shape, b.shape, condition.shape)
+                out = np.empty_like(like, dtype, shape=shape)
+            into = out.view(bits)
+            if from_x or from_y:
+                np.multiply(a if from_x else b, condition if from_x else ~condition, into)
+            else:
+                np.multiply(np.bitwise_xor(a, b, into), condition, into)
+                np.bitwise_xor(into, b, into)
+            return out
     if out is None:
         return np.where(condition, x, y)
     np.copyto(out, y)

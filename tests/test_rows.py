@@ -34,6 +34,25 @@ def test_sums_products_and_what_is_made_of_them(shape, columns):
     np.testing.assert_allclose(out, grad * factor.astype("f8") + off * slope + shift, 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize(("n", "width", "length"), [(3000, 16, 300), (2100, 128, 10000), (20000, 8, 3), (7, 5, 4), (5000, 1, 50)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i8", "f2"])
+def test_rows_added_at_indices(n, width, length, dtype):
+    rng = np.random.default_rng(0)
+    index, values = rng.integers(0, length, n), (rng.standard_normal((n, width)) * 5).astype(dtype)
+    out = (rng.standard_normal((length, width)) * 5).astype(dtype)
+    want = out.astype("c16" if dtype == "c8" else "f8")
+    np.add.at(want, index, values)
+    rows.add_at(out, index, values)
+    assert out.dtype == dtype
+    np.testing.assert_allclose(out, want, 0.2 if dtype == "f2" else 1e-5, {"f2": 0.5, "f8": 1e-10}.get(dtype, 1e-3))
+
+
+def test_infinite_rows_added_at_indices_stay_what_they_are():
+    out = np.zeros((4, 16), "c8")
+    rows.add_at(out, np.arange(3000) % 3, np.full((3000, 16), complex(np.inf, 0), "c8"))
+    assert (out[:3] == complex(np.inf, 0)).all() and not out[3].any()
+
+
 def layers(module, dtype):
     """Functions of an input of some shape, and shapes for them."""
     functional = module.nn.functional

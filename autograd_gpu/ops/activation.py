@@ -284,7 +284,7 @@ def leaky_relu(self, negative_slope: Number = 0.01):
     """self where it is positive, else negative_slope * self. Reference: torch.nn.functional.leaky_relu."""
     negative_slope = check_number("leaky_relu", "negative_slope", negative_slope)
     refuse("leaky_relu", self, "biuc")
-    return np.where(self > 0, self, self * negative_slope)
+    return F.where(self > 0, self, self * negative_slope)
 
 leaky_relu.vjp(self=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope))
 
@@ -292,7 +292,7 @@ leaky_relu.vjp(self=lambda grad, self, negative_slope: F.leaky_relu_backward(gra
 @elementwise(node="LeakyReluBackwardBackward0", method=False, function=False, inplace=False)
 def leaky_relu_backward(grad_output, self, negative_slope: Number):
     """The gradient of leaky_relu: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
-    return np.where(self > 0, grad_output, grad_output * negative_slope)
+    return F.where(self > 0, grad_output, grad_output * negative_slope)
 
 leaky_relu_backward.vjp(grad_output=lambda grad, self, negative_slope: F.leaky_relu_backward(grad, self, negative_slope),
                         self=lambda grad: F.no_gradient(grad))
@@ -303,7 +303,7 @@ def elu(self, alpha: Number = 1.0, scale: Number = 1, input_scale: Number = 1):
     """scale * (self, or alpha * (exp(input_scale * self) - 1) where self is negative). Reference: torch.nn.functional.elu."""
     refuse("elu", self, "biuc")
     alpha, scale, input_scale = [check_number("elu", "alpha", x) for x in (alpha, scale, input_scale)]
-    return np.where(self <= 0, np.expm1(np.minimum(self, 0) * input_scale) * (alpha * scale), self * scale)
+    return F.where(self <= 0, np.expm1(np.minimum(self, 0) * input_scale) * (alpha * scale), self * scale)
 
 elu.vjp(self=lambda grad, self, alpha, scale, input_scale: F.where(
     self <= 0, grad * (F.exp(F.where(self < 0, self, 0) * input_scale) * (alpha * scale * input_scale)), grad * scale))
@@ -322,7 +322,7 @@ def celu(self, alpha: Number = 1.0):
     alpha = check_number("celu", "alpha", alpha)
     if alpha == 0:
         raise RuntimeError("celu: ZeroDivisionError: alpha cannot be 0")
-    return np.where(self <= 0, np.expm1(np.minimum(self, 0) / alpha) * alpha, self)
+    return F.where(self <= 0, np.expm1(np.minimum(self, 0) / alpha) * alpha, self)
 
 celu.vjp(self=lambda grad, self, alpha: F.where(self <= 0, grad * F.exp(F.where(self < 0, self, 0) / alpha), grad))
 
@@ -380,7 +380,7 @@ def softplus(self, beta: Number = 1, threshold: Number = 20):
     refuse("softplus", self, "biuc")
     beta, threshold = check_number("softplus", "beta", beta), check_number("softplus", "threshold", threshold)
     scaled = self * beta
-    return np.where(scaled > threshold, self, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
+    return F.where(scaled > threshold, self, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
 
 softplus.vjp(self=lambda grad, self, beta, threshold: F.where(self * beta > threshold, grad, grad * F.sigmoid(self * beta)))
 
@@ -466,7 +466,7 @@ def softshrink(self, lambd: Number = 0.5):
     lambd = check_number("softshrink", "lambd", lambd)
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}")
-    return np.where(self > lambd, self - lambd, np.where(self < -lambd, self + lambd, self * 0))
+    return F.where(self > lambd, self - lambd, F.where(self < -lambd, self + lambd, self * 0))
 
 softshrink.vjp(self=lambda grad, self, lambd: F.softshrink_backward(grad, self, lambd))
 

@@ -372,7 +372,7 @@ def lerp_tensors(self, end, weight):
                                f"convert it, with .to(dtype)")
         weight = weight.astype(self.dtype)
     refuse("lerp", self, "biu")
-    return np.where(np.absolute(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
+    return F.where(np.absolute(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
 
 lerp_tensors.vjp(self=lambda grad, weight: grad * F.conj(1 - weight), end=lambda grad, weight: grad * F.conj(weight),
                  weight=lambda grad, self, end: grad * F.conj(end - self))

@@ -13,6 +13,7 @@ from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, op
 from autograd_gpu.ops.operands import fitted
 from autograd_gpu.ops.shape import ALL, numpy
+from autograd_gpu.rows import add_at
 
 _INT64 = np.dtype(np.int64)
 
@@ -65,9 +66,7 @@ def accumulate(name, out, key, values):
     if not flat.size or not values.size:
         return
     width = values.size // flat.size
-    if width > 1:
-        flat = (flat[:, None] * width + np.arange(width)).reshape(-1)
-    np.add.at(out.reshape(-1), flat, values.reshape(-1).astype(out.dtype, copy=False))
+    add_at(out.reshape(-1, width), flat, values.reshape(-1, width))
 
 
 def _flat(arrays, shape):

@@ -119,7 +119,7 @@ def smooth_l1_loss_of(self, target, reduction: int, beta: float):
     """Half the square over beta where the difference is below beta, else its absolute value less beta / 2; reduced."""
     _floating("smooth_l1_loss", self)
     off = np.abs(np.subtract(self, target, dtype=accumulator(self.dtype)))
-    return F.reduced(np.where(off < beta, off * off * (0.5 / beta), off - 0.5 * beta), reduction, self.dtype)
+    return F.reduced(F.where(off < beta, off * off * (0.5 / beta), off - 0.5 * beta), reduction, self.dtype)
 
 smooth_l1_loss_of.vjp(
     self=lambda grad, self, target, reduction, beta:
@@ -154,7 +154,7 @@ def huber_loss_of(self, target, reduction: int, delta: float):
     """Half the square of the difference up to delta, a line from there; reduced."""
     _floating("huber_loss", self)
     off = np.abs(np.subtract(self, target, dtype=accumulator(self.dtype)))
-    return F.reduced(np.where(off <= delta, off * off * 0.5, delta * (off - 0.5 * delta)), reduction, self.dtype)
+    return F.reduced(F.where(off <= delta, off * off * 0.5, delta * (off - 0.5 * delta)), reduction, self.dtype)
 
 huber_loss_of.vjp(
     self=lambda grad, self, target, reduction, delta:

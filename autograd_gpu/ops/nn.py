@@ -12,6 +12,7 @@ from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
+from autograd_gpu.rows import add_at
 
 _CPU = np.ndarray                            # np in a body may be CuPy
 
@@ -113,7 +114,7 @@ def embedding_backward(grad_output, indices, size: Size, padding_idx: int, scale
     rows = F.embedding_scaled(grad_output.reshape(flat.size, size[1]), flat, size, padding_idx, scale_grad_by_freq)
     total = np.zeros(size, rows.dtype)
     if total.__class__ is _CPU:
-        np.add.at(total, flat, rows)
+        add_at(total, flat, rows)
     else:
         scatter.at("add", "embedding", total, (flat,), rows, wraps=False)
     return total

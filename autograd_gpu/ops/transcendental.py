@@ -77,8 +77,8 @@ def logaddexp(self, other):
     if self.dtype.kind != "c":
         return np.logaddexp(self, other)
     larger = self.real >= other.real
-    peak = np.where(larger, self, other)
-    return np.where(self == other, self + 0.6931471805599453, peak + np.log1p(np.exp(np.where(larger, other, self) - peak)))
+    peak = F.where(larger, self, other)
+    return F.where(self == other, self + 0.6931471805599453, peak + np.log1p(np.exp(F.where(larger, other, self) - peak)))
 
 logaddexp.vjp(self=lambda grad, self, other: grad / F.conj(1 + F.exp(other - self)),
               other=lambda grad, self, other: grad / F.conj(1 + F.exp(self - other)))
