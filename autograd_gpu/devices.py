@@ -244,7 +244,9 @@ def root(array):
         base = array.base
         if base is None and type(array) is not np.ndarray:
             base = getattr(array.data.mem, "_owner", None)       # of `strided`'s
-        if not is_array(base):
+        while base is not None and not is_array(base):           # NumPy's as_strided puts an object between
+            base = getattr(base, "base", None)
+        if base is None:
             return array
         array = base
 

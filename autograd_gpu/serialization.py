@@ -5,6 +5,7 @@ A file is a zip archive, not compressed: `data.pkl`, a pickle in which each tens
 """
 from __future__ import annotations
 
+import codecs
 import io
 import mmap as _mmap
 import os
@@ -185,6 +186,8 @@ class _Pickling:
             return WRITTEN[id(obj)][2]
         if isinstance(obj, Tensor) and type(obj).__reduce_ex__ is Tensor.__reduce_ex__:
             return self._reduced(obj)
+        if type(obj) is bytes and not obj and self.proto < 3:        # PyTorch reads no empty bytes as pickle writes them
+            return codecs.encode, ("", "latin1")
         if type(obj) is _device.Device:
             return _device.Device, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return (get_layout, ("torch.strided",)) if obj is strided else NotImplemented
@@ -228,7 +231,7 @@ class _Pickling:
         number = self._numbers.setdefault(key, len(self.records))
         if number == len(self.records):
             self.records.append(memory)
-        if self._kinds.setdefault(number, kind) is not kind:
+        if self._kinds.setdefault(number, kind).dtype is not kind.dtype:
             raise RuntimeError("save: Cannot save multiple tensors or storages that view the same data as different types: save a clone() "
                                f"of one of them, here {self._kinds[number].dtype} and {kind.dtype}")
         storage = _Saved(("storage", kind, str(number), str(_device.of(array)), memory.size // kind.dtype.itemsize))

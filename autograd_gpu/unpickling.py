@@ -112,7 +112,8 @@ def rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, back
 
 
 def rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
-    return rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, getattr(storage, "dtype", None), metadata)
+    dtype = getattr(storage, "dtype", None)
+    return rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata)
 
 
 def rebuild_tensor(storage, storage_offset, size, stride):
@@ -135,7 +136,8 @@ def rebuild_from_type_v2(func, new_type, args, state):
     if isinstance(state, dict) and state.get("_is_buffer"):
         return Buffer(t, persistent=bool(state.get("persistent", True)))
     if new_type is not Tensor:
-        t.__class__ = new_type
+        requires, t = t.requires_grad, wrap(t._array, lambda _: object.__new__(new_type))
+        t._requires = requires
     return _with_state(t, state)
 
 
@@ -167,6 +169,11 @@ def _encode(text, encoding):
     return text.encode("latin1")
 
 
+def _no_bytes():
+    """What empty bytes are in one."""
+    return b""
+
+
 # ------------------------------------------------------------------------------------------------------------------ names
 
 _REBUILDS = (rebuild_tensor, rebuild_tensor_v2, rebuild_tensor_v3, rebuild_parameter, rebuild_parameter_with_state)
@@ -190,7 +197,8 @@ _NAMES: dict[str, Any] = {                   # those, and what it may only have
 }
 WRITTEN = {id(found): name.rpartition(".") for name, found in _NAMES.items()} | {id(CudaTensor): ("torch", ".", "Tensor")}
 _PLAIN: dict[str, Any] = {"collections.OrderedDict": OrderedDict, "collections.Counter": Counter, "builtins.set": set,
-                          "builtins.complex": complex, "builtins.bytearray": bytearray, "_codecs.encode": _encode}
+                          "builtins.complex": complex, "builtins.bytearray": bytearray, "builtins.bytes": _no_bytes,
+                          "_codecs.encode": _encode}
 _NEVER = ("os", "posix", "nt", "sys")        # modules of which no class is safe, whoever says so
 
 _safe: set[Any] = set()                      # what add_safe_globals was given
