@@ -57,7 +57,12 @@ class _Archive:
             self._zip = zipfile.ZipFile(file)
         except zipfile.BadZipFile as error:
             raise RuntimeError(f"load: failed reading zip archive: {error}. The file is damaged, or was not written to its end") from error
-        self._records = {info.filename.partition("/")[2]: info for info in self._zip.infolist()}
+        found = self._zip.infolist()
+        folder = found[0].filename.partition("/")[0] + "/" if found else ""
+        for info in found:
+            if not info.filename.startswith(folder):
+                raise RuntimeError(f"load: file in archive is not in a subdirectory {folder}: {info.filename}. It was not written by save")
+        self._records = {info.filename.removeprefix(folder): info for info in found}
         self._whole = np.frombuffer(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_COPY), np.uint8) if mapped else None
         if "constants.pkl" in self._records:
             raise RuntimeError("load: TorchScript archives hold programs of PyTorch's, which cannot run here: in PyTorch, "
@@ -76,6 +81,8 @@ class _Archive:
         info = self._records.get(name)
         if info is None:
             raise RuntimeError(f"load: failed locating file {name} in the archive, which was not written by save, or is damaged")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise RuntimeError(f"load: failed reading {name}: it is compressed in a way that PyTorch does not know")
         found = bytearray()
         try:
             with self._zip.open(info) as record:
@@ -102,7 +109,7 @@ class _Archive:
         at = info.header_offset
         at += 30 + sum([int.from_bytes(self._whole[at + k:at + k + 2].tobytes(), "little") for k in (26, 28)])    # its name, and the extra
         found = self._whole[at:at + info.file_size]
-        return found if found.size == info.file_size and (self._whole.ctypes.data + at) % 16 == 0 else None
+        return found if (self._whole.ctypes.data + at) % 16 == 0 else None
 
 
 def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None) -> Any:
@@ -173,8 +180,8 @@ class _Pickling:
     """Writes Tensors, and what else PyTorch has names for, under those names."""
 
     def begin(self):
-        self.records: list[Any] = []         # the bytes of each storage; kept, so that nothing else comes to lie at their address
-        self._numbers: dict[Any, int] = {}
+        self.records: list[Any] = []         # the bytes of each storage
+        self._numbers: dict[Any, int] = {}   # by where they lie, which they do until the end: the memo has their tensors
         self._kinds: dict[int, Any] = {}     # the type of each storage
         return self
 
@@ -285,7 +292,7 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2, 
     obj: anything that can be pickled. Tensors that are views of one memory write it once, and all of it: save a clone() of a small part.
     Tensors on CUDA are copied to the host and keep the name of their device. What is no tensor, dtype, device or size is pickled under its
     own name, so that PyTorch reads what consists of those and of plain Python values. f: a path, or a file that can be written.
-    pickle_protocol: with weights_only PyTorch reads 2.
+    pickle_protocol: with weights_only PyTorch reads 2. pickle_module: one whose Pickler is derived from Python's own, as dill's is.
     Raises: RuntimeError for a path in a directory that is not there, and for tensors of several dtypes over one memory; AttributeError for
     what is no file; ValueError for the format of before PyTorch 1.6. Reference: torch.save.
     """

@@ -127,6 +127,7 @@ def test_every_dtype(dtype, oracle):
 
 @pytest.mark.parametrize("make", [
     lambda torch: torch.tensor(2.5), lambda torch: torch.empty(0), lambda torch: torch.empty(2, 0, 3),
+    lambda torch: [torch.empty(0), torch.empty(0, dtype=torch.int64), torch.empty(0)],
     lambda torch: torch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1), lambda torch: torch.arange(9.0).reshape(3, 3)[1:, 1:],
     lambda torch: torch.arange(5.0).unfold(0, 3, 1), lambda torch: torch.ones(1).expand(3, 4), lambda torch: torch.arange(4.0)[1],
     lambda torch: torch.ones(2, requires_grad=True) * 2, lambda torch: torch.nn.Parameter(torch.ones(2), requires_grad=False),
@@ -373,12 +374,22 @@ def test_round_trips(protocol, weights_only):
     assert shown(read(autograd_gpu, data, weights_only=weights_only)) == shown(everything)
 
 
+class Offers:
+    """The rows of an array but the first, which alone it calls the base."""
+
+    def __init__(self, array):
+        self.array, self.base = array, np.frombuffer(memoryview(array.reshape(-1))[:4])
+        self.__array_interface__ = array[1:].__array_interface__
+
+
 @pytest.mark.parametrize("make", [
     lambda a: a[1:, ::2], lambda a: np.lib.stride_tricks.as_strided(a.reshape(-1), (3, 2), (8, 8)),
     lambda a: np.frombuffer(a.tobytes(), np.float64)[1:5], lambda a: np.asfortranarray(a),
     lambda a: a.reshape(2, 3, 2).transpose(1, 2, 0).copy("K"),
     lambda a: np.frombuffer(b"12345678" * 3 + b"abc", np.uint8)[8:24].view(np.float64), lambda a: np.broadcast_to(a[0, 1], (2, 2)),
     lambda a: np.ndarray((2, 2), np.float64, a.tobytes(), 16, (32, 16)), lambda a: a.view(np.complex128)[:, 1].imag,
+    lambda a: np.asarray(Offers(a)),
+    lambda a: np.array([(1, 2), (3, 4), (5, 6), (7, 8)], [("a", np.float32), ("b", np.int16)])["a"],
     lambda a: np.frombuffer(b"x" * 25, np.uint8)[1:].view(np.float64)], ids=str)
 def test_arrays_of_any_layout(make):
     array = make(np.arange(12.0).reshape(3, 4))

@@ -8,6 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_what_pytorch_does_not_take_for_safe(value):
     (changed(by_pytorch(), version=b"x"), RuntimeError, "version 'x'"), (changed(by_pytorch(), constants_pkl=b"").replace(
         b"constants_pkl", b"constants.pkl"), RuntimeError, "TorchScript archives"),
     (changed(by_pytorch(), data__0=bytes(23)), RuntimeError, r"record size \(23 bytes\) of data/0 does not match expected size \(24"),
-    (changed(by_pytorch(), data__0=bytes(28)), RuntimeError, r"record size \(28 bytes\)")])
+    (changed(by_pytorch(), data__0=bytes(28)), RuntimeError, r"record size \(28 bytes\)"),
+    (archived({"data.pkl": b"N.", "version": b"3"}, zipfile.ZIP_LZMA), RuntimeError, "compressed in a way")])
 def test_damaged_files(data, error, words):
     with pytest.raises(error, match=words):
         read(autograd_gpu, data)
@@ -302,6 +304,17 @@ def test_nothing_outside_of_the_archive_is_read(key, tmp_path, monkeypatch):
         (tmp_path / "inside" / "file.pt").write_bytes(data)
         with pytest.raises(RuntimeError, match="failed locating file"):
             autograd_gpu.load("file.pt", **options)
+
+
+def test_records_of_two_folders():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for folder, value in (("one", b"1"), ("two", b"2")):
+            for name, data in (("data.pkl", b"\x80\x02K" + value + b"."), ("version", b"3")):
+                archive.writestr(f"{folder}/{name}", data)
+    for torch in libraries():
+        with pytest.raises(RuntimeError, match="file in archive is not in a subdirectory one/: two/data.pkl"):
+            read(torch, file.getvalue())
 
 
 def test_a_header_that_says_more_than_there_is(tmp_path):
