@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import _compat_pickle
+import operator
 import pickle
 import warnings
 from collections import Counter, OrderedDict
@@ -53,8 +54,9 @@ class Storage:
             self._array[:self._array.size // unit * unit].view(f"u{unit}").byteswap(inplace=True)
             self._swapped = False
         if dtype is _dtype.bool and not self._bools:       # NumPy's masks go out of bounds by any other byte
-            if self._array.size and self._array.max() > 1:
-                _device.xp(self._array).minimum(self._array, 1, out=self._array)
+            with _device.guard(_device.of(self._array)):
+                if self._array.size and self._array.max() > 1:
+                    _device.xp(self._array).minimum(self._array, 1, out=self._array)
             self._bools = True
         self._array = _device.copy(self._array, self.device)
         return self._array
@@ -76,7 +78,7 @@ class StorageType(NamedTuple):
 
 def _over(storage, dtype, offset, size, stride):
     """A tensor over a part of a storage. Raises RuntimeError for one that is not inside."""
-    size, stride = Size(size), Size(stride)
+    offset, size, stride = operator.index(offset), Size(size), Size(stride)
     if len(size) != len(stride):
         raise RuntimeError(f"load: mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     if min((offset, *size, *stride)) < 0:
