@@ -262,9 +262,12 @@ class _Stream:
         self.count = 0
 
     def write(self, data):
-        self._file.write(data)
-        self.count += memoryview(data).nbytes
-        return memoryview(data).nbytes
+        left = memoryview(data)
+        while left:
+            count = self._file.write(left)
+            left = left[len(left) if count is None else count:]      # an unbuffered file may take a part
+        self.count += len(data)
+        return len(data)
 
     def flush(self):
         if hasattr(self._file, "flush"):

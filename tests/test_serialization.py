@@ -429,14 +429,16 @@ def test_loaded_tensors_may_be_written_to_and_trained(tmp_path):
 
 def test_files_within_files():
     class Writer:                            # can be written to, nothing else
-        def __init__(self):
-            self.pieces = []
+        def __init__(self, most):
+            self.pieces, self.most = [], most
 
         def write(self, data):
-            self.pieces.append(bytes(data))
-    target = Writer()
-    autograd_gpu.save(checkpoint(autograd_gpu), target)
-    assert shown(read(autograd_gpu, b"".join(target.pieces))) == shown(checkpoint(autograd_gpu))
+            self.pieces.append(bytes(data)[:self.most])
+            return self.most and len(self.pieces[-1])
+    for most in (None, 7):
+        target = Writer(most)
+        autograd_gpu.save(checkpoint(autograd_gpu), target)
+        assert shown(read(autograd_gpu, b"".join(target.pieces))) == shown(checkpoint(autograd_gpu))
     file = io.BytesIO()
     file.write(b"head")
     autograd_gpu.save([autograd_gpu.ones(2)], file)

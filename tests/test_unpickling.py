@@ -50,6 +50,23 @@ def test_safe_globals():
         assert run(torch) == [True, 5, True, True, 5, 1, True, []]
 
 
+class Pair(collections.namedtuple("Pair", "x y")):
+    pass
+
+
+@pytest.mark.parametrize("value", [np.float64(0.5), np.arange(3), {"a": [np.int64(2)]}, Pair(1, [2]), Plain((1, 2)), range(3)],
+                         ids=lambda value: type(value).__name__)
+def test_what_is_allowed_loads_both_ways(value):
+    allowed = [np._core.multiarray.scalar, np._core.multiarray._reconstruct, np.ndarray, np.dtype, np.dtypes.Float64DType,
+               np.dtypes.Int64DType, Pair, Plain, range]
+    for writer in libraries():
+        for reader in libraries():
+            with reader.serialization.safe_globals(allowed):
+                found = read(reader, written(writer, value))
+            assert type(found) is type(value)
+            np.testing.assert_equal(getattr(found, "value", found), getattr(value, "value", value))
+
+
 def test_a_context_leaves_what_was_safe_before():
     autograd_gpu.serialization.add_safe_globals([Plain])
     with autograd_gpu.serialization.safe_globals([Plain]):
