@@ -2,7 +2,7 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from autograd_gpu import autograd, cuda, func, linalg, nn
+from autograd_gpu import autograd, cuda, func, linalg, nn, serialization
 from autograd_gpu.api import *  # noqa: F403
 from autograd_gpu.func import vmap
 

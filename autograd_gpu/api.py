@@ -15,6 +15,7 @@ from autograd_gpu.ops.namespace import REGISTRY as _registry
 from autograd_gpu.ops.out import accepting as _accepting
 from autograd_gpu.ops.out import creating as _creating
 from autograd_gpu.parallel import get_num_threads, set_num_threads
+from autograd_gpu.serialization import load, save
 from autograd_gpu.size import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from autograd_gpu.text import set_printoptions
 

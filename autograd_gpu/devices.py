@@ -238,6 +238,19 @@ def from_dlpack(exporter):
 _HOST = (1, 3, 11)                           # DLPack's numbers for host memory: pageable, or page-locked by CUDA or ROCm
 
 
+def root(array):
+    """The array that has the memory of which an array is a view; itself where it is none."""
+    while True:
+        base = array.base
+        if base is None and type(array) is not np.ndarray:
+            base = getattr(array.data.mem, "_owner", None)       # of `strided`'s
+        while base is not None and not is_array(base):           # NumPy's as_strided puts an object between
+            base = getattr(base, "base", None)
+        if base is None:
+            return array
+        array = base
+
+
 def xp(array):
     """NumPy or CuPy: the module whose functions take this array."""
     return np if isinstance(array, (np.ndarray, np.generic)) else cupy     # NumPy's sums of 0-d arrays are scalars

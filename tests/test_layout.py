@@ -29,7 +29,8 @@ LAYERS = [
     ["ops"],
     ["backward", "text"],
     ["methods"],
-    ["autograd", "func", "nn", "optim", "utils", "library", "linalg"],
+    ["autograd", "func", "nn", "optim", "utils", "library", "linalg", "serialization",
+     "unpickling"],
     ["api"],
     [""],                                    # autograd_gpu itself
 ]

@@ -47,7 +47,7 @@ def unfold_backward(grad_in, input_sizes: Size, dim: int, size: int, step: int):
 unfold_backward.vjp(grad_in=lambda grad, dim, size, step: F.unfold(grad, dim, size, step))
 
 
-def _origin(array):
+def origin(array):
     """The address of an array's first element."""
     return array.ctypes.data if type(array) is numpy.ndarray else array.data.ptr
 
@@ -67,10 +67,10 @@ def placed(input):
     """Where a tensor begins in the memory that it, or what it is a view of, lies in, and how much that is; in elements."""
     array = input._array
     base = array if input._view is None else input._view.base._array
-    at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
+    at, whole = (origin(array) - origin(base)) // array.itemsize, _elements(base, array.itemsize)
     if not 0 <= at <= whole:                 # .data has brought the view into other memory
         base = array.base if isinstance(array.base, type(array)) else array
-        at, whole = (_origin(array) - _origin(base)) // array.itemsize, _elements(base, array.itemsize)
+        at, whole = (origin(array) - origin(base)) // array.itemsize, _elements(base, array.itemsize)
     return at, whole
 
 
