@@ -221,6 +221,11 @@ def is_array(x) -> bool:
     return isinstance(x, _ARRAYS)
 
 
+def plain(array):
+    """An array of NumPy's or CuPy's own class, over the same memory: of a subclass such as np.memmap a view."""
+    return array.view(np.ndarray) if isinstance(array, np.ndarray) and type(array) is not np.ndarray else array
+
+
 def of(array) -> Device:
     """The device whose memory an array lives in."""
     return CPU if isinstance(array, np.ndarray) else Device("cuda", array.device.id)

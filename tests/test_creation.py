@@ -279,3 +279,19 @@ def test_a_subclass_is_made_of_data():
     x.name = "x"
     assert type(x) is Named and type(Named(torch.ones(3))) is Named and x.tolist() == [1, 2] and type(x * 2) is torch.Tensor
     assert pickle.loads(pickle.dumps(torch.FloatTensor)) is torch.FloatTensor
+
+
+def test_arrays_of_numpys_subclasses(tmp_path):
+    """Memory of a file, say: its Tensors are over arrays of NumPy's own class, which operations ask for."""
+    np.arange(6, dtype=np.float32).tofile(tmp_path / "numbers")
+    mapped = np.memmap(tmp_path / "numbers", np.float32, "r+")
+    x = torch.ones(6, requires_grad=True)
+    for t in (torch.as_tensor(mapped), torch.from_numpy(mapped), torch.tensor(mapped), torch.asarray(mapped), x * mapped, x + mapped,
+              torch.maximum(x, mapped), torch.zeros(6).copy_(mapped), torch.eye(6) @ mapped, torch.arange(6.0)[mapped.astype(np.int64)]):
+        assert type(t._array) is np.ndarray and t[1:].clone().shape == (5,)
+    t = torch.asarray(mapped, copy=False)
+    t[0] = 7
+    assert mapped[0] == 7
+    t[1:3] = mapped[3:5]
+    assert mapped.tolist() == [7, 3, 4, 3, 4, 5]
+    assert type(torch.as_tensor(np.matrix([[1.0, 2.0]]))._array) is np.ndarray

@@ -51,6 +51,7 @@ def leaf(array, requires_grad=False, device=None) -> Tensor:
     """A leaf over an array, on a device."""
     if requires_grad:
         check_differentiable(array.dtype)
+    array = _device.plain(array)
     t = wrap(array if device is None else _device.copy(array, device))
     t._requires = bool(requires_grad)
     return t
@@ -219,7 +220,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None) -> T
     Raises: ValueError where copy=False cannot be done. Reference: torch.asarray.
     """
     t = as_tensor(obj, dtype, device)
-    shares = t is obj or t._array is obj or (isinstance(obj, Tensor) and t._array is obj._array)
+    shares = t is obj or t._array is obj or t._array.base is obj or (isinstance(obj, Tensor) and t._array is obj._array)
     if copy is False and not shares:
         raise ValueError("asarray: cannot share memory with obj under the dtype or device asked for; leave copy=False out")
     if copy and shares:
@@ -249,7 +250,7 @@ def from_numpy(ndarray) -> Tensor:
         what = "a CuPy array: use torch.as_tensor, which shares its memory" if _device.is_array(ndarray) else type(ndarray).__name__
         raise TypeError(f"from_numpy: expected np.ndarray (got {what})")
     check_shareable("from_numpy", ndarray)
-    return wrap(ndarray.view(np.ndarray) if type(ndarray) is not np.ndarray else ndarray)
+    return wrap(_device.plain(ndarray))
 
 
 @public

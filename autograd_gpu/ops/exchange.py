@@ -53,7 +53,7 @@ def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
     name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
     if method != "__call__" or kwargs or name not in REGISTRY:
         return NotImplemented
-    inputs = [x if isinstance(x, Tensor) or not _device.is_array(x) else wrap(x) for x in inputs]
+    inputs = [x if isinstance(x, Tensor) or not _device.is_array(x) else wrap(_device.plain(x)) for x in inputs]
     return REGISTRY[name].function(*inputs)
 
 

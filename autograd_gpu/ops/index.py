@@ -322,7 +322,7 @@ def _as_index(input, k):
                              f"{kind.__name__})")
         return k.item()
     elif _device.is_array(k) or isinstance(k, (list, tuple, range)):
-        array = k if _device.is_array(k) else np.array([x.item() if isinstance(x, Tensor) and not x.ndim else x for x in k])
+        array = _device.plain(k) if _device.is_array(k) else np.array([x.item() if isinstance(x, Tensor) and not x.ndim else x for x in k])
         if not array.size and not _device.is_array(k):
             array = array.astype(np.int64)
         if array.dtype.kind not in "biu":
@@ -353,7 +353,7 @@ def setitem(input, key, value):
         if not isinstance(value, (int, float, complex, np.generic)) and not _device.is_array(value):
             raise TypeError(f"can't assign a {type(value).__name__} to a Tensor of {_dtype.of(dtype)}; give a number, a Tensor or an "
                             "array")
-        array = value if _device.is_array(value) else np.asarray(value)
+        array = _device.plain(value) if _device.is_array(value) else np.asarray(value)
         value = wrap(_device.copy(run_apart(array.astype, dtype), input.device))
     elif value.device != input.device and not value.ndim:
         value = F.to(value, device=input.device)
@@ -414,7 +414,7 @@ def copy_across(input, src, non_blocking=False):
     if not isinstance(src, Tensor):
         if not _device.is_array(src) and not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
-        src = wrap(src if _device.is_array(src) else np.asarray(src))
+        src = wrap(_device.plain(src) if _device.is_array(src) else np.asarray(src))
     return F.copy(input, F.to(src, device=input.device))
 
 

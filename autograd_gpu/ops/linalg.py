@@ -156,7 +156,7 @@ def matmul(input, other):
             return F.product(input, other) if _device.is_array(input) else NotImplemented
         if not _device.is_array(other):
             return NotImplemented
-        other = wrap(other)
+        other = wrap(_device.plain(other))
     m, n = input._array.ndim, other._array.ndim
     if m == 2:
         if n == 2:
@@ -179,7 +179,7 @@ def matmul(input, other):
 
 
 def _matmul(input, other):
-    input = wrap(input) if _device.is_array(input) else input
+    input = wrap(_device.plain(input)) if _device.is_array(input) else input
     made = REGISTRY["matmul"].operator(input, other) if isinstance(input, Tensor) else NotImplemented
     if made is NotImplemented:
         name, wrong = ("other", other) if isinstance(input, Tensor) else ("input", input)
@@ -222,7 +222,7 @@ def _in_one_batch(x, shape):
 @composite(method=False, function=False)
 def rmatmul(input, other):
     """other @ input."""
-    other = wrap(other) if _device.is_array(other) else other
+    other = wrap(_device.plain(other)) if _device.is_array(other) else other
     return F.matmul(other, input) if isinstance(other, Tensor) else NotImplemented
 
 

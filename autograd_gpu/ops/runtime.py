@@ -128,7 +128,7 @@ def _as_tensor(value, beside, to_float=False):
     if isinstance(value, (int, float, complex)) and isinstance(beside, Tensor):
         dtype = beside._array.dtype
         return number(value, _dtype.default() if to_float and dtype.kind in "iu" else dtype)
-    return wrap(value) if _device.is_array(value) else None
+    return wrap(_device.plain(value)) if _device.is_array(value) else None
 
 
 def lift(op, x, y):
@@ -174,7 +174,7 @@ def as_list(op, tensors):
 def not_tensor(op, name, value):
     """A value given where a Tensor belongs: an array is taken as one. Raises TypeError for anything else."""
     if _device.is_array(value):
-        return wrap(value)
+        return wrap(_device.plain(value))
     raise TypeError(f"{op.name}(): argument '{name}' must be Tensor, not {type(value).__name__}")
 
 
