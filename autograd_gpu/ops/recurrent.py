@@ -29,6 +29,9 @@ def _wide(name, gates, *others):
     return [None if a is None else a.astype(wide, copy=False) for a in (gates, *others)]
 
 
+_MANY = 8                                    # steps from which a copy of the weight is made up for by faster products
+
+
 @composite(method=False, function=False)
 def states_before(start, states, batch_sizes, reverse):
     """The states that the steps began with, of those that they ended with."""
@@ -60,6 +63,14 @@ def steps_of(values, batch_sizes):
 
 
 @composite(method=False, function=False)
+def quarters_of(values, batch_sizes):
+    """The four parts of the rows of each step, as one tuple for each; of None where there are none."""
+    if values is None:
+        return [(None,) * 4] * len(batch_sizes)
+    return list(zip(*[F.split_with_sizes(part, batch_sizes) for part in F.chunk(values, 4, 1)], strict=True))
+
+
+@composite(method=False, function=False)
 def plus(x, y):
     """x + y, where y may be None."""
     return x if y is None else x + y
@@ -72,11 +83,12 @@ def rnn_steps(gates, hx, weight, batch_sizes: Size, reverse: bool, relu: bool):
     """h = tanh or relu of gates[t] + h @ weight.T at each step: all h, and the last of each sequence."""
     own = gates.dtype
     gates, h, weight = _wide("rnn", gates, hx, weight)
+    weight = np.ascontiguousarray(weight.T) if len(batch_sizes) >= _MANY else weight.T
     out = np.empty((len(gates), h.shape[1]), gates.dtype)
     uneven = batch_sizes[-1] != len(h)
     h = h.copy() if uneven else h
     for _, rows, n in _walk(batch_sizes, reverse):
-        new = np.matmul(h[:n], weight.T, out=out[rows])
+        new = np.matmul(h[:n], weight, out=out[rows])
         new += gates[rows]
         new = np.maximum(new, 0, out=new) if relu else np.tanh(new, out=new)
         if uneven:
@@ -94,7 +106,7 @@ def _rnn_gradients(needs, grad_result, grad_result1, hx, weight, result, batch_s
 @composite(method=False, function=False)
 def rnn_steps_backward(needs, grad, grad_state, hx, weight, result, batch_sizes, reverse, relu):
     """The gradients of rnn_steps."""
-    outs, grads = F.split_with_sizes(result, batch_sizes), F.steps_of(grad, batch_sizes)
+    outs, grads = F.steps_of(result, batch_sizes), F.steps_of(grad, batch_sizes)
     carry = F.zeros_like(hx) if grad_state is None else grad_state
     made = [None] * len(batch_sizes)
     for t, _, n in reversed(_walk(batch_sizes, reverse)):
@@ -118,11 +130,12 @@ def lstm_steps(gates, hx, cx, weight, projection: Tensor | None, batch_sizes: Si
     """
     own, width = gates.dtype, cx.shape[1]
     gates, h, c, weight, projection = _wide("lstm", gates, hx, cx, weight, projection)
+    weight = np.ascontiguousarray(weight.T) if len(batch_sizes) >= _MANY else weight.T
     out, cells, acts = (np.empty((len(gates), k), gates.dtype) for k in (h.shape[1], width, 4 * width))
     uneven = batch_sizes[-1] != len(h)
     h, c = (h.copy(), c.copy()) if uneven else (h, c)
     for _, rows, n in _walk(batch_sizes, reverse):
-        a = np.matmul(h[:n], weight.T, out=acts[rows])
+        a = np.matmul(h[:n], weight, out=acts[rows])
         a += gates[rows]
         g = np.tanh(a[:, 2 * width:3 * width])
         np.negative(a, out=a)
@@ -155,21 +168,20 @@ def _lstm_gradients(needs, grad_result, grad_result1, grad_result2, grad_result3
 def lstm_steps_backward(needs, grad, grad_state, grad_cell, grad_acts, grad_cells, hx, cx, weight, projection, result, acts, cells,
                         batch_sizes, reverse):
     """The gradients of lstm_steps."""
-    all_acts, tanhs, before = F.split_with_sizes(acts, batch_sizes), F.tanh(cells), F.states_before(cx, cells, batch_sizes, reverse)
-    all_tanhs, all_before = F.split_with_sizes(tanhs, batch_sizes), F.split_with_sizes(before, batch_sizes)
-    grads, to_acts, to_cells = F.steps_of(grad, batch_sizes), F.steps_of(grad_acts, batch_sizes), F.steps_of(grad_cells, batch_sizes)
+    tanhs, before = F.tanh(cells), F.states_before(cx, cells, batch_sizes, reverse)
+    all_acts, all_tanhs, all_before = F.quarters_of(acts, batch_sizes), F.steps_of(tanhs, batch_sizes), F.steps_of(before, batch_sizes)
+    to_acts, to_cells, grads = F.quarters_of(grad_acts, batch_sizes), F.steps_of(grad_cells, batch_sizes), F.steps_of(grad, batch_sizes)
     carry = F.zeros_like(hx) if grad_state is None else grad_state
     cell = F.zeros_like(cx) if grad_cell is None else grad_cell
     made, outer = [None] * len(batch_sizes), [None] * len(batch_sizes)
     for t, _, n in reversed(_walk(batch_sizes, reverse)):
-        i, f, g, o = F.chunk(all_acts[t], 4, 1)
+        i, f, g, o = all_acts[t]
+        to_i, to_f, to_g, to_o = to_acts[t]
         outer[t] = d = F.plus(carry[:n], grads[t])
         d = d if projection is None else F.mm(d, projection)
         c = F.plus(cell[:n] + d * o * (1 - all_tanhs[t] * all_tanhs[t]), to_cells[t])
-        parts = c * g, c * all_before[t], c * i, d * all_tanhs[t]
-        if to_acts[t] is not None:
-            parts = [x + y for x, y in zip(parts, F.chunk(to_acts[t], 4, 1), strict=True)]
-        made[t] = F.cat([parts[0] * (i * (1 - i)), parts[1] * (f * (1 - f)), parts[2] * (1 - g * g), parts[3] * (o * (1 - o))], 1)
+        made[t] = F.cat([F.plus(c * g, to_i) * (i * (1 - i)), F.plus(c * all_before[t], to_f) * (f * (1 - f)),
+                         F.plus(c * i, to_g) * (1 - g * g), F.plus(d * all_tanhs[t], to_o) * (o * (1 - o))], 1)
         carry, cell = F.carried(F.mm(made[t], weight), carry), F.carried(c * f, cell)
     to_gates = F.cat(made)
     to_weight = F.mm(F.t(to_gates), F.states_before(hx, result, batch_sizes, reverse)) if needs[3] else None
@@ -188,11 +200,12 @@ def gru_steps(gates, hx, weight, bias: Tensor | None, batch_sizes: Size, reverse
     """
     own, width = gates.dtype, hx.shape[1]
     gates, h, weight, bias = _wide("gru", gates, hx, weight, bias)
+    weight = np.ascontiguousarray(weight.T) if len(batch_sizes) >= _MANY else weight.T
     out, acts = (np.empty((len(gates), k), gates.dtype) for k in (width, 4 * width))
     uneven = batch_sizes[-1] != len(h)
     h = h.copy() if uneven else h
     for _, rows, n in _walk(batch_sizes, reverse):
-        y, a, x = h[:n] @ weight.T, acts[rows], gates[rows]
+        y, a, x = h[:n] @ weight, acts[rows], gates[rows]
         y = y if bias is None else np.add(y, bias, out=y)
         q = a[:, 3 * width:] = y[:, 2 * width:]
         s = np.add(x[:, :2 * width], y[:, :2 * width], out=a[:, :2 * width])
@@ -221,13 +234,13 @@ def _gru_gradients(needs, grad_result, grad_result1, grad_result2, hx, weight, r
 @composite(method=False, function=False)
 def gru_steps_backward(needs, grad, grad_state, grad_acts, hx, weight, result, acts, batch_sizes, reverse):
     """The gradients of gru_steps."""
-    all_acts, before = F.split_with_sizes(acts, batch_sizes), F.states_before(hx, result, batch_sizes, reverse)
-    all_before, grads, to_acts = F.split_with_sizes(before, batch_sizes), F.steps_of(grad, batch_sizes), F.steps_of(grad_acts, batch_sizes)
+    before, all_acts = F.states_before(hx, result, batch_sizes, reverse), F.quarters_of(acts, batch_sizes)
+    all_before, to_acts, grads = F.steps_of(before, batch_sizes), F.quarters_of(grad_acts, batch_sizes), F.steps_of(grad, batch_sizes)
     carry = F.zeros_like(hx) if grad_state is None else grad_state
     inner, outer = [None] * len(batch_sizes), [None] * len(batch_sizes)
     for t, _, n in reversed(_walk(batch_sizes, reverse)):
-        r, z, new, q = F.chunk(all_acts[t], 4, 1)
-        to_r, to_z, to_new, to_q = (None,) * 4 if to_acts[t] is None else F.chunk(to_acts[t], 4, 1)
+        r, z, new, q = all_acts[t]
+        to_r, to_z, to_new, to_q = to_acts[t]
         d = F.plus(carry[:n], grads[t])
         x = F.plus(d * (1 - z), to_new) * (1 - new * new)
         rz = [F.plus(x * q, to_r) * (r * (1 - r)), F.plus(d * (all_before[t] - new), to_z) * (z * (1 - z))]
