@@ -27,6 +27,11 @@ def _drawn(module, hidden_size):
         init.uniform_(weight, -bound, bound)
 
 
+def _in_order(states, indices):
+    """States with the sequences of a batch in another order, or as they are."""
+    return states if indices is None else [t.index_select(1, indices) for t in states]
+
+
 class RNNBase(Module):
     """What RNN, LSTM and GRU have in common. mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
 
@@ -55,7 +60,7 @@ class RNNBase(Module):
                 self._all_weights.append(list(names))
         self.reset_parameters()
 
-    def _check_options(self, dropout):
+    def _check_options(self, dropout: Any) -> None:
         if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout should be a number in range [0, 1] representing the probability of an element being zeroed, got "
                              f"{dropout!r}")
@@ -109,8 +114,7 @@ class RNNBase(Module):
     def _run(self, input, hx):
         """(what forward gives, the last states as a list)."""
         packed = isinstance(input, PackedSequence)
-        data = input.data if packed else input
-        name = type(self).__name__
+        data, name = input.data if packed else input, type(self).__name__
         if not packed and data.dim() not in (2, 3):
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {data.dim()}D instead")
         batched = packed or data.dim() == 3
@@ -120,23 +124,24 @@ class RNNBase(Module):
         self._check_data(name, data, packed)
         if packed:
             batch_sizes = tuple(input.batch_sizes.tolist())
+            n = batch_sizes[0]
         else:
             turned = data.transpose(0, 1) if batched and self.batch_first else data
             length, n = turned.shape[0], turned.shape[1] if batched else 1
             batch_sizes = (n,) * length
             data = turned.reshape(length * n, self.input_size)
-        if states is not None and not batched:
-            states = [t.unsqueeze(1) for t in states]
-        if states is not None and packed and input.sorted_indices is not None:
-            states = [t.index_select(1, input.sorted_indices) if t.dim() == 3 else t for t in states]
-        states = self._checked(states, batch_sizes[0] if batch_sizes else n, data)
+        count = len(self._all_weights)
+        if states is None:
+            given = [[zeros(n, width, dtype=data.dtype, device=data.device)] * count for width in self._widths()]
+        else:
+            states = states if batched else [t.unsqueeze(1) for t in states]
+            self._check_states(states, n, data)
+            given = [t.unbind(0) for t in _in_order(states, input.sorted_indices if packed else None)]
         if not batch_sizes:
             raise RuntimeError(f"{name}: Expected sequence length to be larger than 0 in RNN, got an input of {tuple(input.shape)}")
-        data, last = self._layers(data, states, batch_sizes)
+        data, last = self._layers(data, given, batch_sizes)
         if packed:
-            if input.unsorted_indices is not None:
-                last = [t.index_select(1, input.unsorted_indices) for t in last]
-            return PackedSequence(data, *input[1:]), last
+            return PackedSequence(data, *input[1:]), _in_order(last, input.unsorted_indices)
         if not batched:
             return data, [t.squeeze(1) for t in last]
         out = data.view(length, n, data.shape[1])
@@ -186,19 +191,16 @@ class RNNBase(Module):
         if data.shape[-1] != self.input_size:
             raise RuntimeError(f"{name}: input.size(-1) must be equal to input_size. Expected {self.input_size}, got {data.shape[-1]}")
 
-    def _checked(self, states, n, data):
-        """The states of each kind for each layer and direction, zeros where none were given. Raises RuntimeError for other sizes."""
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        if states is None:
-            return [[zeros(n, width, dtype=data.dtype, device=data.device)] * count for width in self._widths()]
+    def _check_states(self, states, n, data):
+        """Raises RuntimeError unless given states are of the sizes and the dtype that they have to be."""
         for i, (t, width) in enumerate(zip(states, self._widths(), strict=True)):
-            if tuple(t.shape) != (count, n, width):
-                raise RuntimeError(f"{type(self).__name__}: Expected hidden{f'[{i}]' if len(states) > 1 else ''} size "
-                                   f"{(count, n, width)}, got {list(t.shape)}")
+            wanted = len(self._all_weights), n, width
+            if tuple(t.shape) != wanted:
+                raise RuntimeError(f"{type(self).__name__}: Expected hidden{f'[{i}]' if len(states) > 1 else ''} size {wanted}, got "
+                                   f"{list(t.shape)}")
             if t.dtype != data.dtype:
                 raise RuntimeError(f"{type(self).__name__}: input and hidden state must have the same dtype, but got {data.dtype} and "
                                    f"{t.dtype}")
-        return [t.unbind(0) for t in states]
 
 
 def _only_in_lstm(proj_size):
@@ -220,9 +222,9 @@ class RNN(RNNBase):
         _only_in_lstm(proj_size)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity {nonlinearity!r}. Select from 'tanh' or 'relu'.")
-        self.nonlinearity = nonlinearity
         super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
                          device=device, dtype=dtype)
+        self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor | PackedSequence, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         """(h of the last layer at all time steps, the last h of each layer and direction).
@@ -348,7 +350,7 @@ class RNNCellBase(Module):
         if width != self.input_size:
             raise RuntimeError(f"{name}: input has inconsistent input_size: got {width} expected {self.input_size}")
         for i, t in enumerate(states):
-            if t is not None and t.shape[-1] != self.hidden_size and (t.shape[0] == n or t.dim() == 3):
+            if t is not None and t.shape[-1] != self.hidden_size:
                 raise RuntimeError(f"{name}: hidden{i} has inconsistent hidden_size: got {t.shape[-1]}, expected {self.hidden_size}")
             if t is not None and tuple(t.shape) != (n, self.hidden_size):
                 raise RuntimeError(f"{name}: Input batch size {n} doesn't match hidden{i} batch size {t.shape[0]}: hidden{i} has to be "
