@@ -61,7 +61,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _check_options(self, dropout: Any) -> None:
-        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        if not isinstance(dropout, numbers.Real) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout should be a number in range [0, 1] representing the probability of an element being zeroed, got "
                              f"{dropout!r}")
         if dropout > 0 and self.num_layers == 1:
