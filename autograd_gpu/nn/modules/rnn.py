@@ -61,10 +61,10 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _check_options(self, dropout: Any) -> None:
-        if not isinstance(dropout, numbers.Real) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= self.dropout <= 1:
             raise ValueError(f"dropout should be a number in range [0, 1] representing the probability of an element being zeroed, got "
                              f"{dropout!r}")
-        if dropout > 0 and self.num_layers == 1:
+        if self.dropout > 0 and self.num_layers == 1:
             warnings.warn(f"dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater "
                           f"than 1, but got dropout={dropout} and num_layers={self.num_layers}", stacklevel=4)
         for name, kind in (("hidden_size", int), ("bias", bool), ("batch_first", bool)):
