@@ -123,7 +123,7 @@ STEPS = {"rnn": (lambda *a: OPS.rnn_steps(*a, False), [(2,), (2,), (2, 2)]),
          "gru without bias": (lambda g, h, w, *a: OPS.gru_steps(g, h, w, None, *a), [(6,), (2,), (6, 2)])}
 
 
-@pytest.mark.parametrize("batch_sizes, reverse", [((2, 2), False), ((2, 2), True), ((2, 1, 1), False), ((2, 1), True), ((1,), True)])
+@pytest.mark.parametrize("batch_sizes, reverse", [((1, 1), False), ((1, 1), True), ((2, 1), False), ((2, 1), True)])
 @pytest.mark.parametrize("name", STEPS)
 def test_derivatives_of_the_steps_backward_and_forward(name, batch_sizes, reverse):
     function, shapes = STEPS[name]
