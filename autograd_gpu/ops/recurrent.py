@@ -29,7 +29,7 @@ def _wide(name, gates, *others):
     return [None if a is None else a.astype(wide, copy=False) for a in (gates, *others)]
 
 
-_MANY = 8                                    # steps from which a copy of the weight is made up for by faster products
+_MANY = 8                                    # steps whose faster products make up for a copy of the weight in another order
 
 
 @composite(method=False, function=False)

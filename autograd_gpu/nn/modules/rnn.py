@@ -161,6 +161,7 @@ class RNNBase(Module):
             data = outs[0] if directions == 1 else OPS.cat(outs, 1)
             if self.dropout and layer + 1 < self.num_layers:
                 data = F.dropout(data, self.dropout, self.training)
+        data = data.clone() if directions == 1 else data         # what the steps have saved nobody is to write to
         return data, [OPS.stack(ends) if len(ends) > 1 else ends[0].unsqueeze(0) for ends in last]
 
     def _gates(self, data, names, joined):
@@ -381,8 +382,8 @@ class RNNCell(RNNCellBase):
         x, (h,) = self._prepared(input, [hx], ["hidden"])
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"RNNCell: Unknown nonlinearity: {self.nonlinearity}: it is \"tanh\" or \"relu\"")
-        out, _ = OPS.rnn_steps(self._gates(x, True), h, self.weight_hh, (x.shape[0],), False, self.nonlinearity == "relu")
-        return out if input.dim() == 2 else out.squeeze(0)
+        _, h = OPS.rnn_steps(self._gates(x, True), h, self.weight_hh, (x.shape[0],), False, self.nonlinearity == "relu")
+        return h if input.dim() == 2 else h.squeeze(0)
 
 
 class LSTMCell(RNNCellBase):
@@ -401,8 +402,8 @@ class LSTMCell(RNNCellBase):
         if hx is not None and len(hx) != 2:
             raise RuntimeError(f"LSTMCell: expects two hidden states (h, c), got {len(hx)}")
         x, states = self._prepared(input, [None, None] if hx is None else list(hx), ["hx[0]", "hx[1]"])
-        out, _, c = OPS.lstm_steps(self._gates(x, True), *states, self.weight_hh, None, (x.shape[0],), False)
-        return (out, c) if input.dim() == 2 else (out.squeeze(0), c.squeeze(0))
+        _, h, c = OPS.lstm_steps(self._gates(x, True), *states, self.weight_hh, None, (x.shape[0],), False)
+        return (h, c) if input.dim() == 2 else (h.squeeze(0), c.squeeze(0))
 
 
 class GRUCell(RNNCellBase):
@@ -417,5 +418,5 @@ class GRUCell(RNNCellBase):
         Raises: ValueError or RuntimeError for other dimensions, sizes or dtypes.
         """
         x, (h,) = self._prepared(input, [hx], ["hidden"])
-        out, _ = OPS.gru_steps(self._gates(x, False), h, self.weight_hh, self.bias_hh, (x.shape[0],), False)
-        return out if input.dim() == 2 else out.squeeze(0)
+        _, h = OPS.gru_steps(self._gates(x, False), h, self.weight_hh, self.bias_hh, (x.shape[0],), False)
+        return h if input.dim() == 2 else h.squeeze(0)
