@@ -3,6 +3,7 @@ import functools
 import inspect
 import itertools
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import autograd_gpu
 from autograd_gpu.autograd import gradcheck, gradgradcheck
-from autograd_gpu.ops.namespace import OPS
+from autograd_gpu.ops.namespace import OPS, REGISTRY
 from tests.parity import data, result, said
 
 PROGRAMS = {}
@@ -134,6 +135,24 @@ def test_derivatives_of_the_steps_backward_and_forward(name, batch_sizes, revers
         return function(*tensors, batch_sizes, reverse)
     assert gradcheck(run, operands, check_forward_ad=True)
     assert gradgradcheck(run, operands, check_fwd_over_rev=True)
+
+
+def test_every_op_runs():
+    """No user calls these ops by itself: tests/test_ops.py, which calls all that users do, leaves them to this file."""
+    running = set()
+
+    def profile(frame, event, _):
+        if event == "call":
+            running.add(frame.f_code)
+
+    sys.setprofile(profile)
+    try:
+        for kind, form in itertools.product(KINDS, ("batched", "packed")):
+            second_order(autograd_gpu, getattr(autograd_gpu.nn, kind)(3, 4, dtype=autograd_gpu.float64), form, True)
+    finally:
+        sys.setprofile(None)
+    ours = [r for r in REGISTRY.values() if r.body.__module__ == "autograd_gpu.ops.recurrent"]
+    assert len(ours) > 10 and [r.name for r in ours if r.body.__code__ not in running] == []
 
 
 def test_what_is_not_wanted_is_not_computed():
