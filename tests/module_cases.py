@@ -1,4 +1,4 @@
-"""Modules of pooling, padding, resizing, gates, distances and margins, and what they are called with: part of test_modules' MODULES."""
+"""Modules of pooling, padding, resizing, gates, distances, margins, recurrence, and what they are called with: part of MODULES."""
 F, N, U, P = "normal", "integers", "between 0 and 1", "each integer once"
 IMAGE = {1: (F, 2, 3, 6), 2: (F, 2, 3, 6, 5), 3: (F, 2, 2, 6, 5, 4)}
 CASES = {
@@ -22,4 +22,23 @@ CASES |= {
     "PoissonNLLLoss(log_input=False, full=True)": [(U, 5), (U, 5)], "SoftMarginLoss()": [(F, 5), (N, 5)],
     "MultiMarginLoss(2, 0.5)": [(F, 4, 5), (N, 4)],
     "MultiLabelSoftMarginLoss(reduction='none')": [(F, 3, 4), (U, 3, 4)],
-    "MultiLabelSoftMarginLoss(torch.tensor([1.0, 2.0]))": [(F, 3, 2), (U, 3, 2)]}
+    "MultiLabelSoftMarginLoss(torch.tensor([1.0, 2.0]))": [(F, 3, 2), (U, 3, 2)],
+    "RNN(3, 4)": [(F, 5, 2, 3)], "RNN(3, 4, 2, 'relu', False, True, 0.0, True)": [(F, 2, 5, 3), (F, 4, 2, 4)],
+    "LSTM(3, 4)": [(F, 5, 3)],
+    "LSTM(3, 4, 2, batch_first=True, bidirectional=True, proj_size=2, dtype=torch.float64)": [
+        (F, 2, 5, 3), (F, 4, 2, 2), (F, 4, 2, 4)],
+    "LSTM(3, 4, bias=False, dtype=torch.float64)": [(F, 9, 2, 3)], "GRU(3, 4, 2)": [(F, 5, 2, 3), (F, 2, 2, 4)],
+    "GRU(3, 4, bias=False, bidirectional=True)": [(F, 5, 3)], "RNNBase('GRU', 3, 4, 2)": [(F, 5, 3)],
+    "RNNCell(3, 4)": [(F, 2, 3)], "RNNCell(3, 4, False, 'relu')": [(F, 3), (F, 4)], "LSTMCell(3, 4)": [(F, 2, 3), (F, 2, 4), (F, 2, 4)],
+    "LSTMCell(3, 4, bias=False)": [(F, 3)], "GRUCell(3, 4)": [(F, 2, 3), (F, 2, 4)], "GRUCell(3, 4, False, dtype=torch.float64)": [(F, 3)],
+    "RNNCellBase(3, 4, True, 2)": [(F, 2, 3)]}
+
+
+def flat(out):
+    """What a recurrent layer or cell gives as one tuple."""
+    return (out[0], *out[1]) if isinstance(out[1], tuple) else tuple(out)
+
+
+CALLS = {
+    "LSTM": lambda m, x, *hx: flat(m(x, hx or None)), "LSTMCell": lambda m, x, *hx: m(x, hx or None),
+    "RNNBase": lambda m, x: x @ m.weight_ih_l0.t() + m.bias_hh_l1, "RNNCellBase": lambda m, x: x @ m.weight_ih.t() + m.bias_hh}

@@ -17,7 +17,7 @@ def programs(name):
     return "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.S))
 
 
-@pytest.mark.parametrize("name", ["functional.md", "profiler.md", "saving.md", "seeing.md"])
+@pytest.mark.parametrize("name", ["functional.md", "profiler.md", "recurrent.md", "saving.md", "seeing.md"])
 def test_programs_print_what_they_say(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)              # they write files
     source, names, checked = programs(name), {}, 0

@@ -294,6 +294,12 @@ FOUND = {
         x = torch.zeros(3, dtype=torch.complex128)
         y, z = x.reciprocal(), x ** -1
         w, v = x.rsqrt(), (x + 1).clone().sub_(1).reciprocal_()""",
+    "what_was_not_saved_is_not_looked_at": """
+        x = torch.tensor(-1.5, dtype=torch.float64)
+        y = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+        z = torch.addcmul(x, x, y, value=0.5)
+        z.sum().backward()
+        weigh(z).backward(inputs=[z], retain_graph=True)""",
     "what_nobody_wants_is_looked_at_all_the_same": """
         x = torch.tensor([0.5, -2.0], dtype=torch.float64, requires_grad=True)
         y = torch.tensor([1.5, 3.0], dtype=torch.float64, requires_grad=True)

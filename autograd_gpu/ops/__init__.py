@@ -24,6 +24,7 @@ from autograd_gpu.ops import (  # noqa: F401
     pooling,
     powers,
     random,
+    recurrent,
     reduce,
     resample,
     shape,

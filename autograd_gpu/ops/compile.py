@@ -229,7 +229,7 @@ def _argument(op, name):
 
 
 def _load(text, op, name, reader, maybe=False):
-    """Read a saved value into a local of its name, checked. `maybe`: it is None where no gradient needs it."""
+    """Read a saved value into a local of its name, checked. `maybe`: it is None where no gradient needs it, and was not saved."""
     if name in op.saved_inputs:
         role = op.roles[name]
         if role == LIST:
@@ -237,7 +237,7 @@ def _load(text, op, name, reader, maybe=False):
             if reader == "raw":
                 text(f"{name} = [t._array for t in {name}]")
             return
-        text(f"{name} = node.s_{name}")
+        text(f"{name} = node.s_{name}" + (f" if hasattr(node, 'k_{name}') else None" if maybe else ""))
         take = f"saved_input(node, {name!r})"
         if role == OPTIONAL or maybe:
             with text.block(f"if {name} is not None:"):

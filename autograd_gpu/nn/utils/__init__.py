@@ -1,6 +1,7 @@
-"""Gradients clipped, and parameters as one vector."""
+"""Gradients clipped, parameters as one vector, sequences padded and packed."""
+from autograd_gpu.nn.utils import rnn
 from autograd_gpu.nn.utils.clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from autograd_gpu.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm", "parameters_to_vector",
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm", "parameters_to_vector", "rnn",
            "vector_to_parameters"]
