@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 FEW = 1 << 12                                # elements up to which np.where is as fast as `choose`; measured
+PART = 1 << 14                               # elements of a part
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -35,8 +36,13 @@ def choose(condition, x, y, out=None):
     return out
 
 
-def kept(values, condition):
-    """`values` where a condition is true, else 0, both of one shape, numbers of 1, 2, 4 or 8 bytes."""
-    bits, out = _BITS[values.dtype.itemsize], np.empty_like(values)
-    np.multiply(values.view(bits), condition, out.view(bits))
+def kept(values, test, x):
+    """`values` where test(x) is true, else 0, both of one shape, numbers of 1, 2, 4 or 8 bytes; in parts, for few bools at once."""
+    out = np.empty_like(values)
+    bits, into, parts = values.view(_BITS[values.dtype.itemsize]), out.view(_BITS[values.dtype.itemsize]), [...]
+    if values.size > PART and values.flags.c_contiguous and x.flags.c_contiguous:
+        bits, into, x = bits.reshape(-1), into.reshape(-1), x.reshape(-1)
+        parts = [slice(i, i + PART) for i in range(0, len(x), PART)]
+    for part in parts:
+        np.multiply(bits[part], test(x[part]), into[part])
     return out

@@ -188,20 +188,40 @@ def layer_norm_backward(grad, x, mean, rstd, weight, to_x, to_weight, to_bias):
             add_columns(found, to[0])
 
 
-def add_at(out, index, values):
-    """out[index] += values for the rows of matrices in C's order; an index that occurs several times, none of them negative, gets them all.
+def _is_much(values):
+    """Whether a product with a sparse matrix adds rows faster."""
+    return values.size >= OFTEN and values.shape[1] >= WIDE and values.dtype in _PLAIN
 
-    As a product with a sparse matrix of ones, where there is much to add: a half to a tenth of np.add.at's time.
-    """
-    if values.size < OFTEN or values.shape[1] < WIDE or out.dtype not in _PLAIN or values.dtype != out.dtype:
-        width = values.shape[1]
-        places = index if width == 1 else (index[:, None] * width + np.arange(width)).reshape(-1)
-        np.add.at(out.reshape(-1), places, values.reshape(-1).astype(out.dtype, copy=False))
+
+def _product(order, ends, values):
+    """A matrix whose rows are sums of rows of `values`, those that `order` has between one of `ends` and the next."""
+    plain = _PLAIN[values.dtype]
+    ones = scientific(np).sparse.csr_array((np.ones(len(order), plain), order, ends), (len(ends) - 1, len(order)))
+    made = ones @ np.ascontiguousarray(values).view(plain)
+    return made if plain is values.dtype.type else made.view(values.dtype)
+
+
+def _add_one_by_one(out, index, values):
+    width = values.shape[1]
+    places = index if width == 1 else (index[:, None] * width + np.arange(width)).reshape(-1)
+    np.add.at(out.reshape(-1), places, values.reshape(-1).astype(out.dtype, copy=False))
+
+
+def added_up(index, values, n):
+    """A matrix of n rows, each the sum of those of `values` at whose place `index` has its number, none of them negative."""
+    if not _is_much(values):
+        out = np.zeros((n, values.shape[1]), values.dtype)
+        _add_one_by_one(out, index, values)
+        return out
+    return _product(np.argsort(index, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(index, minlength=n)))), values)
+
+
+def add_at(out, index, values):
+    """out[index] += values for the rows of matrices in C's order; an index that occurs several times gets them all, none is negative."""
+    if not _is_much(values) or values.dtype != out.dtype:
+        _add_one_by_one(out, index, values)
         return
     order = np.argsort(index, kind="stable")
     found = index[order]
     starts = np.flatnonzero(np.concatenate(([True], found[1:] != found[:-1])))
-    ends = np.append(starts, len(index))
-    plain = _PLAIN[out.dtype]
-    ones = scientific(np).sparse.csr_array((np.ones(len(index), plain), order, ends), (len(starts), len(index)))
-    out[found[starts]] += (ones @ np.ascontiguousarray(values).view(plain)).view(out.dtype)
+    out[found[starts]] += _product(order, np.append(starts, len(index)), values)

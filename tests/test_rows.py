@@ -42,8 +42,12 @@ def test_rows_added_at_indices(n, width, length, dtype):
     out = (rng.standard_normal((length, width)) * 5).astype(dtype)
     want = out.astype("c16" if dtype == "c8" else "f8")
     np.add.at(want, index, values)
+    before = out.copy()
     rows.add_at(out, index, values)
     assert out.dtype == dtype
+    made = rows.added_up(index, values, length)
+    assert made.dtype == dtype and made.shape == out.shape
+    np.testing.assert_allclose(made + before, out, 0.2 if dtype == "f2" else 1e-5, {"f2": 0.5, "f8": 1e-10}.get(dtype, 1e-3))
     np.testing.assert_allclose(out, want, 0.2 if dtype == "f2" else 1e-5, {"f2": 0.5, "f8": 1e-10}.get(dtype, 1e-3))
 
 

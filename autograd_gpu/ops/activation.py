@@ -495,7 +495,7 @@ threshold.vjp(self=lambda grad, self, threshold: F.threshold_backward(grad, self
 def threshold_backward(grad_output, self, threshold: Number):
     """The gradient of threshold: an op of its own, whose edge to self keeps the history there although only zero flows through it."""
     if grad_output.__class__ is _CPU and grad_output.shape == self.shape:
-        return kept(grad_output, ~(self <= threshold))
+        return kept(grad_output, lambda x: ~(x <= threshold), self)
     return F.where(self <= threshold, 0, grad_output)
 
 threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_backward(grad, self, threshold),
@@ -506,7 +506,7 @@ threshold_backward.vjp(grad_output=lambda grad, self, threshold: F.threshold_bac
 def relu_backward(grad_output, self, threshold: Number):
     """threshold_backward for a result of relu and the threshold 0: there one comparison tells what is kept, NaN among it."""
     if grad_output.__class__ is _CPU and grad_output.shape == self.shape:
-        return kept(grad_output, self != threshold)
+        return kept(grad_output, lambda x: x != threshold, self)
     return F.where(self != threshold, grad_output, 0)
 
 relu_backward.vjp(grad_output=lambda grad, self, threshold: F.relu_backward(grad, self, threshold),

@@ -12,7 +12,7 @@ from autograd_gpu.cuda import bounds, scatter
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
-from autograd_gpu.rows import add_at
+from autograd_gpu.rows import added_up
 
 _CPU = np.ndarray                            # np in a body may be CuPy
 
@@ -112,11 +112,10 @@ def embedding_backward(grad_output, indices, size: Size, padding_idx: int, scale
     """The gradient of embedding: rows added up at their indices."""
     flat = indices.reshape(-1)
     rows = F.embedding_scaled(grad_output.reshape(flat.size, size[1]), flat, size, padding_idx, scale_grad_by_freq)
+    if rows.__class__ is _CPU:
+        return added_up(flat, rows, size[0])
     total = np.zeros(size, rows.dtype)
-    if total.__class__ is _CPU:
-        add_at(total, flat, rows)
-    else:
-        scatter.at("add", "embedding", total, (flat,), rows, wraps=False)
+    scatter.at("add", "embedding", total, (flat,), rows, wraps=False)
     return total
 
 embedding_backward.vjp(grad_output=lambda grad, indices, size, padding_idx, scale_grad_by_freq:
