@@ -181,7 +181,7 @@ class Draw:
         """Whether something is true of a tensor."""
         try:
             return bool(fits(self.names[name]))
-        except RuntimeError:                 # a view without a history: even is_leaf raises
+        except (RuntimeError, AttributeError):               # a view without a history: even is_leaf raises; no .grad
             return False
 
     def chosen(self, fits):
@@ -227,7 +227,8 @@ class Draw:
         ndim = t.ndim if t is not None else 0
         if t is not None and (not t.numel() and "[0" in template or not ndim and "> 0]" in template):
             return self.leaf().partition(" = ")[2]               # PyTorch has errors of its own for indices of what is empty or 0-d
-        inferred = any(self.names[n].is_inference() for n in (a, b) if n in self.names)
+        inferred = any(self.does(n, lambda t: t.is_inference()) or self.does(n, lambda t: t.is_leaf and t.grad.is_inference())
+                       for n in (a, b) if n in self.names)
         aliases = inferred and any(word in template for word in ("detach", ".data", "dtype"))
         if aliases or self.inferring() and ".data =" in template or self.offloads and ".data" in template:
             return self.leaf().partition(" = ")[2]               # rules 12, 3

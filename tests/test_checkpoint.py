@@ -535,3 +535,23 @@ def test_names_and_parameters_are_those_of_pytorch(oracle):
     for name in ("checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop", "detach_variable", "noop_context_fn"):
         parameters = [list(inspect.signature(getattr(module, name)).parameters) for module in (ours, theirs)]
         assert parameters[0] == parameters[1]
+
+
+def test_a_dual_made_in_no_grad_keeps_its_tangent_under_hooks():
+    """It requires grad, and no node is behind it: that does not make it a result of the node that saved it."""
+    torch, seen = autograd_gpu, []
+    forward_ad = torch.autograd.forward_ad
+
+    def f(x):
+        seen.append(forward_ad.unpack_dual(x).tangent is not None)
+        return x.sin() * x
+    x = torch.ones(3, requires_grad=True)
+    with forward_ad.dual_level():
+        z = x * 1
+        with torch.no_grad():
+            v = forward_ad.make_dual(z, torch.ones(3))
+        assert v.requires_grad and v.grad_fn is None
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t):
+            out = ours.checkpoint(f, v, use_reentrant=False)
+        (out * x).sum().backward()
+    assert seen == [True, True]

@@ -294,6 +294,11 @@ FOUND = {
         x = torch.zeros(3, dtype=torch.complex128)
         y, z = x.reciprocal(), x ** -1
         w, v = x.rsqrt(), (x + 1).clone().sub_(1).reciprocal_()""",
+    "a_packed_view_that_leads_nowhere_is_no_result": """
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        with torch.no_grad(): y = x[:2]
+        with saving('copy'): z = Square.apply(y)
+        weigh(z).backward(create_graph=True)""",
     "what_was_not_saved_is_not_looked_at": """
         x = torch.tensor(-1.5, dtype=torch.float64)
         y = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)

@@ -42,7 +42,7 @@ class FunctionCtx(Node):
     in-place writes and makes no cycles. Reference: torch.autograd.function.FunctionCtx.
     """
 
-    __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "_inside", "_kept", "needs_input_grad",
+    __slots__ = ("_edge_list", "_outputs", "_result_meta", "_inputs", "_saved", "_saved_at", "_own", "_inside", "_kept", "needs_input_grad",
                  "materialize_grads", "to_save", "dirty_tensors", "non_differentiable", "saved_for_forward")
     _arity = 3
     _jointly = ALWAYS
@@ -106,7 +106,7 @@ class FunctionCtx(Node):
         t = list_item(self, "tensors", value, saved_at)
         if type(value) is _OwnResult:
             return own_result(self, t._array, t._nr, t._counter)
-        if type(value) is Packed and value.requires and value.edge[0] is None:
+        if type(value) is Packed and i in self._own:
             return own_result(self, t._array, value.edge[1], t._counter)
         elif type(value) is Packed and i in self._kept and local.state.graph_task is not None and local.state.enabled:
             t._node, t._requires = refusal(self._edge_list, self._title), True
@@ -116,19 +116,21 @@ class FunctionCtx(Node):
 
     def _save(self, state):
         """Take over what save_for_backward was given, through the saved-tensor hooks of this thread where there are any."""
+        self._own = []                       # the numbers of those that are this node's results
         for i, t in enumerate(self.to_save):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}: keep it as "
                                 f"an attribute of ctx")
             if t is not None and self._is_own(t):
                 version(t)
+                self._own.append(i)
         self._kept = [i for i, t in enumerate(self.to_save) if t is not None and any([r() is t for r in self._inside])]
         self._saved_at = [0 if t is None or t._counter is None else t._counter.count for t in self.to_save]
         if state.saved_hooks and self.to_save:
             with packing(*state.saved_hooks[-1]) as pack:
                 self._saved = tuple([t if t is None else self._packed(pack, t) for t in self.to_save])
         else:
-            self._saved = tuple([_OwnResult(t) if t is not None and self._is_own(t) else t for t in self.to_save])
+            self._saved = tuple([_OwnResult(t) if i in self._own else t for i, t in enumerate(self.to_save)])
         self.to_save = ()
 
     def _is_own(self, t):
