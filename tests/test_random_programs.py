@@ -299,6 +299,13 @@ FOUND = {
         with torch.no_grad(): y = x[:2]
         with saving('copy'): z = Square.apply(y)
         weigh(z).backward(create_graph=True)""",
+    "the_tangent_of_a_view_taken_in_inference_mode_has_a_history": """
+        x = torch.tensor([1.0, -1.5, 2.0], dtype=torch.float64, requires_grad=True)
+        enter_dual_level()
+        y = make_dual(x * 1, x.sum().expand_as(x))
+        with torch.inference_mode(): z = y[1:]
+        g = grad(weigh(tangent(z, True)), x, retain_graph=True, materialize_grads=True)[0].detach()
+        exit_dual_level()""",
     "what_was_not_saved_is_not_looked_at": """
         x = torch.tensor(-1.5, dtype=torch.float64)
         y = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)

@@ -23,7 +23,10 @@ ABSENT = object()                            # what a level has of something tha
 
 
 class Link(NamedTuple):
-    """In place of a view's tangent, until somebody asks for it: of what it is a view, and by which steps, (whether recorded, step)."""
+    """In place of a view's tangent, until somebody asks for it: of what it is a view, and by which steps, (whether recorded, step).
+
+    None for whether recorded stands for what is so when it is asked for.
+    """
 
     source: Tensor
     steps: tuple
@@ -134,7 +137,7 @@ def link(op, outs, arguments) -> None:
     Steps are put together, as a chain of Links would be followed, and freed, by recursion.
     """
     source, *plain = arguments
-    recorded = local.state.records()
+    recorded = None if local.state.inference else local.state.records()      # of a view taken in inference mode: as when it is asked for
     for level in everywhere.levels:
         found = level.own(source)
         if found is ABSENT:
