@@ -54,8 +54,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     taken, if at all, this package when its tangent is asked for; before one this package's are such views, too, which refuse writes,
     PyTorch's may come from as_strided. After a write to a tensor PyTorch may take the tangent of its view for a leaf, and refuse to write.
 28. A write to an output that is not its node's first, where it retains its gradient: in PyTorch the first keeps that gradient, too.
-29. Functions that jump, comparisons and places among them, where rounding decides: a program ends where such a function of what differs
-    in its last bits gives something else.
+29. Functions that jump, or whose gradients do, comparisons, places and extremes among them, where rounding decides: a program ends where
+    such a function of what differs in its last bits gives something else.
 """
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4}
 
 
-JUMPS = re.compile(r"floor|round|sign|fmod|argmax|\.max\(\S|\.min\(\S|[<>]|==|%|//")              # rule 29
+JUMPS = re.compile(r"floor|round|sign|fmod|(?<!soft)max|min|[<>]|==|%|//")             # rule 29
 
 
 class Step(NamedTuple):
