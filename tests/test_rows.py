@@ -132,3 +132,11 @@ def test_running_values_are_the_unbiased_ones_and_written_once():
     m(x[:2])
     for half, norm in itertools.product((torch.float16, torch.float32), (torch.nn.LayerNorm(3), m)):
         assert norm.to(half)(x.to(half)).dtype == half
+
+
+def test_running_values_that_change_after_a_forward_do_not_change_its_gradients():
+    m, x = torch.nn.BatchNorm1d(3).double(), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]], dtype=torch.float64, requires_grad=True)
+    y = m.eval()(x)
+    m.train()(x.detach() * 10)
+    (y * y).sum().backward()
+    np.testing.assert_allclose(m.weight.grad.numpy(), 2 * (x.detach().numpy() ** 2).sum(0), 1e-4)

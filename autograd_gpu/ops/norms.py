@@ -131,7 +131,7 @@ def native_batch_norm(input, weight: Tensor | None, bias: Tensor | None, running
     n = input.size // input.shape[1]
     channels = _Channels(x.shape) if x.__class__ is _CPU else None
     if not training:
-        mean, var = running_mean.reshape(shape), running_var.reshape(shape)
+        mean, var = (t.reshape(shape).astype(x.dtype) for t in (running_mean, running_var))      # copies: they are kept for backward
     elif channels:
         mean, var = (t.reshape(shape) for t in channels.moments(x))
     else:
