@@ -54,7 +54,7 @@ class GraphTask:
 
     def wants(self, node):
         """Of each edge of a node, whether its gradient is wanted."""
-        return [n is not None and (self.needed is None or n in self.needed or n in self.captured) for n, _ in node._edges()]
+        return tuple([n is not None and (self.needed is None or n in self.needed or n in self.captured) for n, _ in node._edges()])
 
     def in_order(self):
         """The nodes that run, the newest first: every edge leads to an older node, so that all that a node waits for comes before it.

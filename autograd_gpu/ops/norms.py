@@ -136,7 +136,8 @@ def native_batch_norm(input, weight: Tensor | None, bias: Tensor | None, running
         mean, var = (t.reshape(shape) for t in channels.moments(x))
     else:
         mean = np.add.reduce(x, axes, None, None, True) / n
-        var = np.add.reduce((x - mean) ** 2, axes, None, None, True) / n
+        off = x - mean
+        var = np.add.reduce(off * off, axes, None, None, True) / n
     if training:
         for t, value in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
             if t is not None:
@@ -145,7 +146,7 @@ def native_batch_norm(input, weight: Tensor | None, bias: Tensor | None, running
     if channels:
         x = channels.scaled(x, mean, rstd, weight, bias)
     else:
-        x = (x - mean) * rstd
+        x = (off if training else x - mean) * rstd
         if weight is not None:
             x = x * weight.reshape(shape)
         if bias is not None:
