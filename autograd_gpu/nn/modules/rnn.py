@@ -144,7 +144,7 @@ class RNNBase(Module):
             return PackedSequence(data, *input[1:]), _in_order(last, input.unsorted_indices)
         if not batched:
             return data, [t.squeeze(1) for t in last]
-        out = data.view(length, n, data.shape[1])
+        out = data.reshape(length, n, data.shape[1])
         return out.transpose(0, 1) if self.batch_first else out, last
 
     def _layers(self, data, states, batch_sizes):
