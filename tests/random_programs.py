@@ -9,7 +9,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 
  1. Strides: not promised, nor which of ViewBackward0 and ReshapeAliasBackward0 a reshape leaves. A program ends where view() fits those
     of one side only, or reshape() or contiguous() copies on one.
- 2. Names of nodes that a backward with create_graph recorded: the graph of a gradient is that of the formula as it is written here.
+ 2. Names of nodes that a backward with create_graph recorded: the graph of a gradient is that of the formula as it is written here. Nor
+    whether a gradient without elements requires grad: PyTorch makes some of zeros.
  3. What pack hooks are given: what a node saves is its formula's business, and save_on_cpu leaves leaves and their views where they are.
     So .data is written to, which no node notices, in leaves only, and in programs without save_on_cpu.
  4. PyTorch lets a hook that edits its gradient change other gradients that share the memory. Its hooks edit a copy.
@@ -107,7 +108,7 @@ def looks(side, t):
     yield "_base", lambda: side.base(t)
     yield "grad_fn", lambda: side.graph(t)
     yield "tangent", lambda: side.tangent(t)
-    yield "grad", lambda: None if t.grad is None else (array_of(t.grad), t.grad.requires_grad and t.numel() > 0)
+    yield "grad", lambda: None if t.grad is None else (array_of(t.grad), t.grad.requires_grad and t.numel() > 0)                # rule 2
 
 
 def is_real_view(t):

@@ -22,7 +22,7 @@ def tools(torch):
     def told(x):
         if isinstance(x, tuple):
             return [told(y) for y in x]
-        return x if x is None else (array_of(x).copy(), x.requires_grad)
+        return x if x is None else (array_of(x).copy(), x.requires_grad and x.numel() > 0)         # rule 2
 
     def values(*tensors):
         return [None if t is None else array_of(t).copy() for t in tensors]

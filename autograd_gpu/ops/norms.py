@@ -56,8 +56,13 @@ def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, 
                                  (*range(-len(normalized_shape), 0),))
 
 
+def _by_rows(grad, grad_mean, grad_rstd):
+    """Whether there is a gradient of the result only, on the CPU: what the functions of `rows` are for."""
+    return grad.__class__ is _CPU and grad.size > 0 and grad_mean is None and grad_rstd is None
+
+
 def _layer_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, dims):
-    if grad is None or grad_mean is not None or grad_rstd is not None or grad.__class__ is not _CPU or not grad.size:
+    if not _by_rows(grad, grad_mean, grad_rstd):
         return F.normalized_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, dims, True)
     own = input.shape[dims[0]:]
     found = [np.empty(shape, mean.dtype) if need else None for need, shape in zip(needs, (input.shape, own, own), strict=True)]
@@ -204,7 +209,7 @@ def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, 
 
 
 def _batch_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, training):
-    if grad is None or grad_mean is not None or grad_rstd is not None or grad.__class__ is not _CPU or not grad.size:
+    if not _by_rows(grad, grad_mean, grad_rstd):
         return F.batch_norm_gradients(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, training)
     channels, r = _Channels(input.shape), rstd.reshape(-1)
     x, g = (np.ascontiguousarray(t, rstd.dtype) for t in (input, grad))
@@ -338,8 +343,7 @@ def _(needs, grad_result0, grad_result1, grad_result2, input, result1, result2, 
 
 
 def _group_norm_backward(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, group):
-    if grad is None or grad_mean is not None or grad_rstd is not None or grad.__class__ is not _CPU or \
-            grad.size <= grad.shape[0] * grad.shape[1]:
+    if not _by_rows(grad, grad_mean, grad_rstd) or grad.size == grad.shape[0] * grad.shape[1]:
         return F.group_norm_gradients(needs, grad, grad_mean, grad_rstd, input, mean, rstd, weight, group)
     x, g = (np.ascontiguousarray(t, rstd.dtype) for t in (input, grad))
     return _Groups(x.shape, group).backward(needs, g, x, mean, rstd, weight)
