@@ -46,7 +46,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 22. In a dual level a checkpoint counts what tangents save, too: PyTorch's fails where the second run is not in one. After one there,
     nothing is written to and what requires grad stays as it is, lest the second run's tangents save something else.
 23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, and so is the gradient of
-    the tangent of a norm of zeros and of std of equal elements. These are not drawn.
+    the tangent of a norm of zeros, of std of equal elements and of copysign of a zero. These are not drawn.
 24. An in-place operation with a tensor of another dtype makes a tangent of that dtype in PyTorch, copy_ from one of another shape a tangent
     that is a view of that one's. Not drawn.
 25. What a reentrant checkpoint's backward is given may require grad, where nothing is recorded: that is not compared.

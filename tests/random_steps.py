@@ -266,6 +266,7 @@ class Draw:
         b = self.partner(a)
         barred = ("** {b}",) if self.in_level() and self.kind(a) != self.kind(b) else ()             # rule 26
         barred += ("==",) if "c" in (self.kind(a), self.kind(b)) else ()     # rule 18
+        barred += ("copysign",) if a in self.duals and self.does(a, lambda t: (t == 0).any()) else ()                 # rule 23
         return f"{self.new()} = " + self.fill(self.rng.choice([f for f in BINARY if not any(x in f for x in barred)]), a, b)
 
     def reduce(self):

@@ -44,6 +44,18 @@ def integer_results(torch):
 
 
 @program
+def numbers_in_recorded_gradients(torch):
+    log = []
+    for k in (2.0, 3, 2 + 1j):
+        for f in (lambda x, k: x * k, lambda x, k: x / k, lambda x, k: k / x, lambda x, k: torch.sub(x, x * 2, alpha=k)):
+            y = f(x := torch.ones(2, dtype=torch.complex128, requires_grad=True), k)
+            with hooks(torch, lambda t: log.append(t.ndim) or t):
+                torch.autograd.grad(y, x, torch.ones_like(y, requires_grad=True), create_graph=True)
+            log.append(k)
+    return log
+
+
+@program
 def nested_hooks(torch):
     log, x = [], leaf(torch)
     with hooks(torch, lambda t: log.append(1)):

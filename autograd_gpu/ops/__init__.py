@@ -3,6 +3,7 @@ from autograd_gpu.ops import (  # noqa: F401
     activation,
     attention,
     compare,
+    complex_numbers,
     convert,
     convolution,
     decompositions,

@@ -502,7 +502,7 @@ _COMMON = {
     ALWAYS=ALWAYS, LARGE=LARGE, LINKS=LINKS, next_seq=next_seq, quiet_run=quiet_run, ELSEWHERE=ELSEWHERE, T=Tensor, Tensor=Tensor, nd=nd,
     new=object.__new__, asarray=np.asarray, Node=Node, Version=Version, View=View,
     INFERENCE=INFERENCE, everywhere=everywhere, notice_large=notice_large, mark=mark, inference_view=inference_view,
-    unrecorded=unrecorded, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local,
+    unrecorded=unrecorded, PRIME=PRIME, NO_EDGE=(None, 0), RELEASED=RELEASED, NEVER=NEVER, local=local, WrappedNumber=WrappedNumber,
     f32=np.dtype(np.float32), f64=np.dtype(np.float64), F=OPS)
 
 
