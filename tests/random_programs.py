@@ -17,7 +17,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
  5. Under hooks that pack a tensor as it is, under save_on_cpu, and in a checkpoint, to what is not its argument, PyTorch does not notice
     writes. Where this package raises for one, the program ends. In a block that packs as it is nothing is written, as PyTorch packs what
     an in-place operation made, and that may be written to again.
- 6. Writes to memory that elements share: this package refuses all, PyTorch some. A program ends where only one of them refuses.
+ 6. Writes to memory that elements share: this package refuses all, PyTorch some. A program ends where only one of them refuses. A tangent
+    is such a write in PyTorch: it refuses some, of others it keeps one number for each place. Not drawn, but of what was expanded.
  7. Operands that overlap the written memory: PyTorch refuses or gives what the order of its loop gives. Such steps are not drawn.
  8. autograd.grad gives PyTorch's engine's own tensors: views, and one as several gradients. Programs take clones.
  9. What a failed step left behind: where something changed on PyTorch's side that did not on this one, the program ends.

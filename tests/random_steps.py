@@ -359,7 +359,7 @@ class Draw:
         if self.duals and not self.hooked and self.rng.random() < 0.25:
             return self.fill("{g} = grad(weigh(tangent({a}, True)), {b}, retain_graph=True, materialize_grads=True)[0].detach()",
                              self.pick(lambda t: t.requires_grad), self.pick(lambda t: t.requires_grad and t.is_leaf))         # rule 20
-        a = self.pick(lambda t: self.floating(t) and not t.is_inference())             # rule 12
+        a = self.pick(lambda t: self.floating(t) and not t.is_inference() and not self.folded(t))          # rules 12, 6
         x = self.names.get(a)
         return self.fill(self.rng.choice(FORWARD), a, self.pick(lambda t: t is not x and x is not None and t.dtype == x.dtype
                                                                 and t.shape == x.shape))

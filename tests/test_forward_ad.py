@@ -446,6 +446,15 @@ def test_duplicates_among_indices_have_the_tangent_of_what_was_written_last():
             assert [y[1].item(), t[1].item()] == [d[1].item(), api.of(d)[1].item()] and t[0].item() == 0
 
 
+def test_a_tangent_is_as_it_was_given_where_elements_share_memory():
+    """PyTorch refuses it for an expanded tensor, and keeps the last number for each place of an unfolded one."""
+    api = Api(autograd_gpu)
+    given = api.torch.arange(4, dtype=api.torch.float64).reshape(2, 2)
+    with api.level():
+        for x in (api.tensor(3).unfold(0, 2, 1), api.tensor(3).unfold(0, 2, 1)[None][0], api.tensor(2).expand(2, 2)):
+            assert api.of(api.dual(x, given) * 1).tolist() == given.tolist()
+
+
 def test_devices(device):
     """The same tangents on each device."""
     api = Api(autograd_gpu)
