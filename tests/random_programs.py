@@ -32,7 +32,8 @@ What is not compared, or accepted, and why; each rule stands at one place below,
     nothing to order.
 15. Internal errors of PyTorch's: assertions, and in the backward of where(complex, real), of view_as_real of nothing, and, in a dual
     level, of masked_scatter from a number, and of what meets its tensors of zeros.
-16. Programs in which PyTorch crashes, run alone.
+16. Programs in which PyTorch crashes, run alone. What a reentrant checkpoint's function names is not written to: after a write of the
+    checkpoint's own result its backward computes again what comes from itself, without end, in both packages.
 17. Of inference tensors PyTorch's kernels give views of memory that no name has: such a base is not compared.
 18. The sign of zeros, which PyTorch's vectorised and scalar loops make differently: angle and the root of complex numbers, which show it,
     are not drawn, copysign and reciprocal_ of none. A product and a sum, which they may round once: factors are powers of two, and complex

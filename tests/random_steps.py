@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 
 SHAPES = [(), (1,), (3,), (3,), (4,), (2, 3), (2, 3), (3, 2), (2, 1), (1, 3), (3, 3), (2, 3, 2), (0,), (2, 0)]
 LARGE = 1e4                                  # values past this, infinite and NaN are rarely used further: they say little
@@ -141,6 +142,7 @@ class Draw:
         self.count = 0
         self.hooked = False                  # whether something was drawn that sees each backward that passes
         self.recomputes = False              # whether a checkpoint was drawn in a dual level
+        self.captured = []                   # tensors that the functions of reentrant checkpoints name
         self.blocks = ()
         self.blocks_made = 0
         self.large = LARGE
@@ -301,11 +303,15 @@ class Draw:
                   for at in itertools.product(*(range(n if s else 1) for n, s in zip(t.shape, t.stride(), strict=True)))}
         return len(places) < math.prod(n for n, s in zip(t.shape, t.stride(), strict=True) if s)
 
+    def shared(self, a, t):
+        """Whether a tensor lies in the memory that another does."""
+        return t.untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr()
+
     def write(self):
         a = self.pick(lambda t: (not t.is_leaf or not t.requires_grad or self.rng.random() < 0.15) and not self.folded(t))
         if a not in self.names or any(text in ("saving('same')", "save_on_cpu()") for _, text in self.blocks):         # rule 5
             return self.leaf()
-        if self.recomputes and self.in_level():                              # rule 22
+        if self.recomputes and self.in_level() or any(self.shared(a, t) for t in self.captured):                # rules 22, 16
             return self.leaf()
         if not self.floating(self.names[a]):
             return self.fill(self.rng.choice([w for w in WRITE if all(x not in w for x in ("abs_", "cumsum_", ".data"))]), a)
@@ -315,7 +321,7 @@ class Draw:
         if self.rng.random() < 0.5:
             return self.fill(self.rng.choice(write), a)
         b = self.partner(a)
-        if b in self.names and self.names[b].untyped_storage().data_ptr() == self.names[a].untyped_storage().data_ptr():
+        if b in self.names and self.shared(a, self.names[b]):
             return self.fill(self.rng.choice(WRITE_FROM[:8] if a == b and not self.in_level() else write), a, b)         # rules 7, 21
         if b in self.duals and self.names[b].dtype != self.names[a].dtype:                   # rule 24
             write_from = write
@@ -353,7 +359,10 @@ class Draw:
         b = self.partner(a)
         barred = "b}.mul_" if b in self.names and self.folded(self.names[b]) else "none"
         inner = self.fill(self.rng.choice([f for f in CHECKPOINTED if barred not in f]), a, b)
-        return self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
+        text = self.fill(self.rng.choice(CHECKPOINTS).replace("{f}", inner), a, b)
+        if b in self.names and re.search(rf"\b{b}\b", inner) and "use_reentrant=True" in text:
+            self.captured.append(self.names[b])
+        return text
 
     def forward(self):
         if self.duals and not self.hooked and self.rng.random() < 0.25:
