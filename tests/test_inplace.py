@@ -207,6 +207,31 @@ def test_views_whose_elements_share_memory_add_their_gradients_up():
     assert second.tolist() == [8.0, 40.0, 72.0, 48.0]
 
 
+@pytest.mark.parametrize("view", [
+    lambda h: h.unfold(0, 2, 1).imag, lambda h: h.expand(3, *h.shape).real, lambda h: h.t().unfold(1, 3, 1)[1:].real,
+    lambda h: h.unfold(1, 2, 1), lambda h: torch.view_as_real(h)[:, 0].expand(2, 4, 2),
+    lambda h: torch.view_as_real(h.expand(2, *h.shape))])
+@pytest.mark.parametrize("real", [False, True])
+def test_views_of_parts_of_complex_numbers_that_share_memory_add_their_gradients_up(view, real):
+    def loss(v):
+        y = v * v * (torch.arange(v.numel()) + 1).reshape(v.shape)
+        return torch.view_as_real(y).sum() if y.is_complex() else y.sum()
+
+    def gradients(rewritten):
+        x = torch.randn(4, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3), requires_grad=True)
+        h = x * 1 if real else torch.view_as_complex(x) * 1
+        if rewritten:
+            v = view(torch.view_as_complex(h) if real else h)
+            h.mul_(2)
+        else:
+            v = view(torch.view_as_complex(h * 2) if real else h * 2)
+        first, = torch.autograd.grad(loss(v), x, retain_graph=True)
+        g, = torch.autograd.grad(loss(v), x, create_graph=True)
+        return first, g, *torch.autograd.grad(loss(g), x)
+    for got, expected in zip(gradients(True), gradients(False), strict=True):
+        assert torch.allclose(got, expected)
+
+
 def test_fill_through_an_expanded_view_is_refused_where_it_is_recorded():
     x = torch.ones(3, requires_grad=True)
     v = (x * 1).expand(2, 3)

@@ -72,7 +72,7 @@ class AsStrided(_OfBase):
             return made
         part = replay(made, self.steps)
         if overlaps(part, self.steps):
-            return OPS.index_put(*self._places(made), wrap(grad.reshape(-1)), True)._array.reshape(self.shape)
+            return self._added_up(made, wrap(grad))._array
         part[...] = grad
         return made
 
@@ -84,17 +84,31 @@ class AsStrided(_OfBase):
         if not grad._array.size:             # a constant, as in PyTorch
             return wrap(zeros)
         if overlaps(replay(zeros, self.steps), self.steps):
-            return OPS.reshape(OPS.index_put(*self._places(zeros), OPS.reshape(grad, (-1,)), True), self.shape)
+            return self._added_up(zeros, grad)
         base = wrap(zeros)
         replayed(base, self.steps).copy_(grad)
         return base
 
-    def _places(self, zeros):
-        """Zeros as a vector, and the place in it of each of the view's elements: where several share one, their gradients add up."""
-        xp = _device.xp(zeros)
-        numbers = like_base(zeros, self.shape, self.strides, xp.int64)
-        numbers[...] = xp.arange(zeros.size).reshape(self.shape)
-        return wrap(xp.zeros(zeros.size, self.dtype)), (wrap(replay(numbers, self.steps).reshape(-1)),)
+    def _added_up(self, zeros, grad):
+        """The gradient of a view whose elements share memory as that of the base, a Tensor: gradients of one place are added up.
+
+        The places are what the steps make of a base of numbers; a complex number has two, its parts, as the view may be of one of them.
+        """
+        xp, pairs = _device.xp(zeros), self.dtype.kind == "c"
+        numbers = like_base(zeros, self.shape, self.strides, xp.complex128 if pairs else xp.float64)
+        count = xp.arange(zeros.size * (1 + pairs), dtype=xp.float64)
+        numbers[...] = (count.view(xp.complex128) if pairs else count).reshape(self.shape)
+        places = replay(numbers, self.steps).reshape(-1)
+        paired = places.dtype.kind == "c"
+        if paired:
+            places = places.real / 2
+        memory = wrap(xp.zeros(count.size // (1 + paired), grad._array.dtype))
+        made = OPS.index_put(memory, (wrap(places.astype(xp.int64)),), OPS.reshape(grad, (-1,)), True)
+        if pairs and not paired:
+            made = OPS.view_as_complex(OPS.reshape(made, (-1, 2)))
+        elif paired and not pairs:
+            made = OPS.view_as_real(made)
+        return OPS.reshape(made, self.shape)
 
 
 class Severed(Node):
