@@ -274,7 +274,7 @@ class Draw:
     def reduce(self):
         a = self.pick(lambda t: t.numel() or not t.is_complex())             # rule 14
         barred = ()
-        if self.in_level():                                                    # rule 23
+        if self.in_level() and a in self.names:                                # rule 23
             barred = tuple([name for name, fits in (("logsumexp", lambda t: not t.numel()), ("norm", lambda t: (t == 0).any()),
                                                     ("std", lambda t: t.numel() and (t == t.flatten()[0]).all())) if self.does(a, fits)])
         return f"{self.new()} = " + self.fill(self.rng.choice([r for r in REDUCE if not any(x in r for x in barred)]), a)
