@@ -338,6 +338,16 @@ def repeats(array) -> bool:
     return False
 
 
+def apart(shape, strides) -> bool:
+    """Whether surely no two elements share memory: each step goes beyond all that the smaller ones reach. Not for negative strides."""
+    reach = 0
+    for stride, n in sorted([(stride, n) for stride, n in zip(strides, shape, strict=True) if n > 1]):
+        if stride <= reach:
+            return False
+        reach += stride * (n - 1)
+    return True
+
+
 def order_of(array) -> str:
     """The order in which a copy keeps an array's layout, as PyTorch does: its own ("K"), or C order where it was expanded."""
     return "C" if repeats(array) else "K"

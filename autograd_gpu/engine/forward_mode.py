@@ -232,20 +232,10 @@ def zeros_like(t: Tensor, dtype) -> Tensor:
     xp = _device.xp(array)
     made = xp.zeros_like(array, dtype)
     steps = [s // array.itemsize for s in array.strides]
-    if array.size and made.strides != tuple([s * made.itemsize for s in steps]) and _apart(array.shape, steps):
+    if array.size and made.strides != tuple([s * made.itemsize for s in steps]) and _device.apart(array.shape, steps):
         memory = xp.zeros(1 + sum([(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]), made.dtype)
         made = xp.lib.stride_tricks.as_strided(memory, array.shape, [s * made.itemsize for s in steps])
     return wrap(made)
-
-
-def _apart(shape, steps) -> bool:
-    """Whether no element lies where, or between where, a smaller step takes others: surely no two share memory. Not for negative steps."""
-    reach = 0
-    for step, n in sorted([(step, n) for step, n in zip(steps, shape, strict=True) if n > 1]):
-        if step <= reach:
-            return False
-        reach += step * (n - 1)
-    return True
 
 
 def forget(t: Tensor) -> None:

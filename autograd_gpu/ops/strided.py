@@ -146,12 +146,7 @@ restride.vjp(grad=lambda grad, size, stride, offset, to_size, to_stride, to_offs
 @op(method=False, function=False)
 def share(self, stride: Size):
     """Each element divided by how many there are in its place of memory, walked by these strides."""
-    reach = 0
-    for s, m in sorted([(s, m) for s, m in zip(stride, self.shape, strict=True) if m > 1]):
-        if s <= reach:
-            break                            # places may be shared
-        reach += s * (m - 1)
-    else:
+    if _device.apart(self.shape, stride):
         return self
     places, own = _places(np, self.shape, stride, 0), self.real.dtype
     counts = np.zeros(_reach(self.shape, stride)[1] + 1, own)
