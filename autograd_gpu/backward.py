@@ -50,10 +50,10 @@ def _make_root(i, output, gradient, tensors):
     """(node, output number, gradient) of one output. Raises RuntimeError or TypeError, naming what is wrong."""
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
-    if isinstance(output, GradientEdge):
-        node, nr = _edge(output, f"element {i} of tensors to differentiate")
-        return _make_root_of_edge(i, node, nr, gradient, tensors)
     if not isinstance(output, Tensor):
+        if isinstance(output, GradientEdge):
+            node, nr = _edge(output, f"element {i} of tensors to differentiate")
+            return _make_root_of_edge(i, node, nr, gradient, tensors)
         raise TypeError(f"element {i} of tensors to differentiate must be a Tensor, got {type(output).__name__}")
     array = output._array
     if output._view is not None:
@@ -65,8 +65,7 @@ def _make_root(i, output, gradient, tensors):
         if array.size != 1 or array.dtype.kind == "c":
             raise _not_implicit(i, array.shape, array.dtype)
         node = output._node
-        one = _one(array, tensors)
-        return (leaf_node(output) if node is None else node), output._nr, wrap(one) if tensors else one
+        return (leaf_node(output) if node is None else node), output._nr, _one(array, tensors)
     node, nr = edge_of(output)
     return node, nr, _checked(i, gradient, array.shape, array.dtype, output.device, tensors)
 
@@ -112,21 +111,22 @@ def _checked(i, gradient, shape, dtype, device, tensors):
     return array.astype(dtype, copy=False)
 
 
-_ones: dict[np.dtype, np.ndarray] = {}       # a read-only 0-d one of each dtype: nothing in the engine writes to a root's gradient
+_ones: dict[np.dtype, np.ndarray] = {}       # a 0-d one of each dtype, read-only
 
 
-def _one(array, own):
-    """The gradient of an array of one element with respect to itself; `own`: an array that nobody else has."""
-    if type(array) is not np.ndarray:
+def _one(array, tensors):
+    """The gradient of an array of one element with respect to itself: a Tensor if the task has `tensors`."""
+    if type(array) is np.ndarray:
+        one = _ones.get(array.dtype)
+        if one is None:
+            one = _ones[array.dtype] = np.ones((), array.dtype)
+            one.flags.writeable = False
+        if array.ndim or tensors:            # a Tensor's array is nobody else's
+            one = one.reshape(array.shape).copy()
+    else:
         with _device.guard(_device.of(array)):
-            return _device.xp(array).ones(array.shape, array.dtype)
-    if array.ndim or own:
-        return np.ones(array.shape, array.dtype)
-    found = _ones.get(array.dtype)
-    if found is None:
-        found = _ones[array.dtype] = np.ones((), array.dtype)
-        found.flags.writeable = False
-    return found
+            one = _device.xp(array).ones(array.shape, array.dtype)
+    return wrap(one) if tensors else one
 
 
 def _make_roots(outputs, gradients, tensors):
@@ -215,17 +215,16 @@ def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: boo
     captures: dict[Any, Any] = {}
     keys = []
     for i, t in enumerate(inputs):
-        if isinstance(t, GradientEdge):
-            keys.append(_edge(t, f"grad: element {i} of `inputs`"))
-            captures[keys[-1]] = None
-            continue
-        if not isinstance(t, Tensor):
+        if isinstance(t, Tensor):
+            if t._view is not None:
+                refresh(t, asked=True)
+            if not t._requires:
+                raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
+            key = edge_of(t) if t._view is None or not leads_nowhere(t) else (AccumulateGrad(), 0)
+        elif isinstance(t, GradientEdge):
+            key = _edge(t, f"grad: element {i} of `inputs`")
+        else:
             raise RuntimeError(f"grad: all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} at {i}")
-        if t._view is not None:
-            refresh(t, asked=True)
-        if not t._requires:
-            raise RuntimeError(f"grad: One of the differentiated Tensors, element {i} of `inputs`, does not require grad")
-        key = edge_of(t) if t._view is None or not leads_nowhere(t) else (AccumulateGrad(), 0)
         keys.append(key)
         captures[key] = None
     task = GraphTask(retain, create_graph, captures)

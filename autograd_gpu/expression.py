@@ -62,6 +62,9 @@ class Symbol:
     def conjugate(self):
         return ufunc("conjugate", self)
 
+    def conj(self):
+        return self.conjugate() if self.dtype.kind == "c" else self
+
     @property
     def real(self):
         return Symbol("real({0})", (self,), _PARTS[self.dtype]) if self.dtype in _PARTS else self

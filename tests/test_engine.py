@@ -7,7 +7,7 @@ import pytest
 from autograd_gpu.base import wrap
 from autograd_gpu.engine.node import Node, leaf_node, new_node, rare_of
 from autograd_gpu.engine.run import run
-from autograd_gpu.engine.task import ABSENT, GraphTask, count_dependencies
+from autograd_gpu.engine.task import ABSENT, GraphTask, explore
 
 
 class Toy(Node):
@@ -165,7 +165,7 @@ def test_dependencies_count_every_edge():
     a = toy("a", log, leaf_node(x), leaf_node(x))
     root = toy("root", log, a, a, leaf_node(x))
     buffers = {}
-    assert count_dependencies([root], buffers) == {root: 1, a: 2, leaf_node(x): 3}
+    assert explore([(root, 0, None)], buffers) == ({root: 1, a: 2, leaf_node(x): 3}, [root, a])
     assert buffers == {leaf_node(x): ABSENT}
 
 

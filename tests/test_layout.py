@@ -158,21 +158,26 @@ def misuses(formula):
         if isinstance(node, ast.Call):
             ours = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "F"
             plain = isinstance(node.func, ast.Name) and node.func.id in ("tuple", "range", "len")      # of shapes, not of values
-            if not ours and not plain and not _decorates(formula, node):
-                yield node.lineno, f"calls {ast.unparse(node.func)}: only F.<op> can be read on arrays and on Tensors"
+            if not ours and not plain and not _conjugates(node) and not _decorates(formula, node):
+                yield node.lineno, f"calls {ast.unparse(node.func)}: only F.<op> and x.conj() can be read on arrays and on Tensors"
         elif isinstance(node, ast.Name) and node.id in ("np", "sp", "cupy"):
             yield node.lineno, f"uses {node.id}"
         elif isinstance(node, ast.Attribute):
             if isinstance(node.value, ast.Name) and node.value.id == "F":
                 if node.attr not in REGISTRY:
                     yield node.lineno, f"F.{node.attr} is no op"
-            elif node.attr not in ("shape", "dtype", "ndim") and not _decorates(formula, node):
+            elif node.attr not in ("shape", "dtype", "ndim", "conj") and not _decorates(formula, node):
                 yield node.lineno, f"reads .{node.attr}"
         elif isinstance(node, (ast.IfExp, ast.If, ast.BoolOp)):
             if isinstance(formula, ast.Lambda) or not _on_needs(node, formula):
                 yield node.lineno, "branches: write F.where, or a composite that decides by plain arguments"
     if not parameters:
         yield formula.lineno, "has no parameter"
+
+
+def _conjugates(call):
+    """Whether it is x.conj(), which arrays, Tensors and symbols have: of real arrays it costs half of what F.conj does."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "conj" and not call.args and not call.keywords
 
 
 def _decorates(formula, node):

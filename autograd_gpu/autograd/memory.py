@@ -18,7 +18,7 @@ from autograd_gpu.engine.grad_mode import count_lines
 from autograd_gpu.engine.node import GradientEdge, Node, edge_of
 from autograd_gpu.engine.packing import is_number
 from autograd_gpu.engine.saved import Packed
-from autograd_gpu.engine.task import count_dependencies
+from autograd_gpu.engine.task import explore
 from autograd_gpu.ops.views import CopySlices, refresh
 from autograd_gpu.tree import flatten
 
@@ -173,5 +173,5 @@ def nodes_of(outputs: Any) -> list[Node]:
         node = t.node if isinstance(t, GradientEdge) else t
         if not isinstance(node, Node):
             raise TypeError(f"expected Tensors, nodes or gradient edges, got {type(node).__name__}")
-        roots.append(node)
-    return sorted(count_dependencies(roots, {}), key=lambda node: node._seq)
+        roots.append((node,))
+    return sorted(explore(roots, {})[0], key=lambda node: node._seq)

@@ -17,6 +17,7 @@ from autograd_gpu.engine.node import ALWAYS, AccumulateGrad, stand_in
 from autograd_gpu.engine.task import ABSENT, UNWANTED
 
 _ndarray = np.ndarray
+_FEW = 1000                                  # so many elements NumPy adds in new memory as fast as it is found that old memory is free
 NOTHING = object()                           # what a node that is not run gives
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
@@ -52,51 +53,52 @@ def add_to(a, b):
         a += b
 
 
-def deliverer(task, arrive):
-    """deliver(n, nr, g, grad): gradient g arrives at output nr of node n, from a node that took `grad`.
-
-    Where it is the last of a leaf, `arrive(task, n, g, shared)` does the rest.
-    """
-    dependencies, buffers, owned, tensors = task.dependencies, task.buffers, task.owned, task.tensors
-    directly = arrive is arrive_at_leaf and task.needed is None and task.captures is None
-
-    def deliver(n, nr, g, grad):
-        old = buffers.get(n, ABSENT)
-        if old is UNWANTED:
+def deliver(task, n, nr, g, grad):
+    """Gradient g arrives at output nr of node n, from a node that took `grad`. After the last one of a leaf, what is due there is done."""
+    buffers = task.buffers
+    old = buffers.get(n, ABSENT)
+    if old is UNWANTED:
+        return
+    leaf = type(n) is AccumulateGrad
+    if leaf:
+        left = task.dependencies[n] = task.dependencies[n] - 1
+        if old is ABSENT and not left:
+            del buffers[n]
+            _arrive(task, n, g, task.tensors or g is grad or g is None or g.base is not None)
             return
-        leaf = type(n) is AccumulateGrad
-        if leaf:
-            left = dependencies[n] = dependencies[n] - 1
-            if old is ABSENT and not left:
-                del buffers[n]
-                shared = tensors or g is grad or g is None or g.base is not None
-                if directly and n._rare is None and n.variable._hooks is None and n.variable._requires:
-                    if g is not None:
-                        accumulate(n.variable, g, shared)
-                else:
-                    arrive(task, n, g, shared)
-                return
-        if old is ABSENT or old is None:
-            buffers[n] = g
-        elif g is not None:
-            if type(old) is list:
-                old[nr] = g if old[nr] is None else total(old[nr], g)
-            elif n in owned:
-                add_to(old, g)
-            elif tensors:
-                buffers[n] = total(old, g)
+    if old is ABSENT or old is None:
+        buffers[n] = g
+    elif g is not None:
+        if type(old) is list:
+            old[nr] = g if old[nr] is None else total(old[nr], g)
+        elif n in task.owned:
+            add_to(old, g)
+        elif task.tensors:
+            buffers[n] = total(old, g)
+        else:
+            task.owned.add(n)
+            if type(old) is _ndarray and old.size > _FEW and getrefcount(old) == ALONE and _can_add(old, g):
+                add_to(old, g)               # nobody else has it
             else:
-                owned.add(n)
-                if type(old) is _ndarray and getrefcount(old) == ALONE and _can_add(old, g):
-                    add_to(old, g)           # nobody else has it
-                else:
-                    buffers[n] = total(old, g)
-        if leaf and not left:
-            arrive(task, n, buffers.pop(n), n not in owned)
-    return deliver
+                buffers[n] = total(old, g)
+    if leaf and not left:
+        _arrive(task, n, buffers.pop(n), n not in task.owned)
 
 
-def deliver_all(task, node, results, grad, deliver):
+def _arrive(task, n, g, shared):
+    """The whole gradient of a leaf is there. `shared`: others may have its array."""
+    if task.arrived is not None:
+        task.arrived.append((task, n, g, shared))
+    elif task.needed is not None or n._rare is not None or n.variable._hooks is not None or not n.variable._requires:
+        arrive_at_leaf(task, n, g, shared)
+    elif task.captures is not None:
+        if (n, 0) in task.captures:
+            task.captures[n, 0] = _own(task, g)
+    elif g is not None:
+        accumulate(n.variable, g, shared)
+
+
+def deliver_all(task, node, results, grad, deliver=deliver):
     """Deliver the gradients of a node with any number of edges, that took `grad`."""
     seen = set()
     tensors, streams, rare = task.tensors, task.streams, node._rare
@@ -112,7 +114,7 @@ def deliver_all(task, node, results, grad, deliver):
         if crosses:
             streams.send(task, node, n, nr, g, grad, deliver)
         else:
-            deliver(n, nr, g, grad)
+            deliver(task, n, nr, g, grad)
 
 
 def visit(task, node, grad):
@@ -198,7 +200,7 @@ def arrive_at_leaf(task, node, g, shared):
 def _arrive_at_leaf(task, node, g, shared):
     variable, rare = node.variable, node._rare
     leaf_hooks = variable._hooks
-    if node not in task.captured if task.captures is not None else task.needed is not None and node not in task.needed:
+    if (node, 0) not in task.captures if task.captures is not None else task.needed is not None and node not in task.needed:
         if node in task.ends and leaf_hooks is not None:
             _hooks.run_leaf_hooks(leaf_hooks, g, task.tensors)
         return

@@ -8,7 +8,7 @@ import numpy as np
 
 from autograd_gpu import devices as _device
 from autograd_gpu.cuda.streams import Surroundings
-from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
+from autograd_gpu.engine.deliver import NOTHING, deliver, deliver_all, visit
 from autograd_gpu.engine.grad_mode import OFF, QUIET, QUIET_VARIABLE, everywhere, local
 from autograd_gpu.engine.node import MANY, TWO
 from autograd_gpu.engine.streams import Crossings, streams_of
@@ -89,19 +89,19 @@ def _drain(task, roots):
     """Run a task's nodes on this thread."""
     buffers, ends, keep, tensors = task.buffers, task.ends, task.keep_graph, task.tensors
     watched = ends or task.partly or everywhere.anomaly or everywhere.profiled       # each node is visited
-    deliver = deliverer(task, arrive_at_leaf)
     here, streams = None, task.streams
     several, instead = (False, None) if streams is None else (streams.several, streams.instead)
     for n, nr, grad in roots:
         if streams is not None:
             streams.send(task, None, n, nr, grad, grad, deliver)
         elif n in buffers:
-            deliver(n, nr, grad, grad)
+            deliver(task, n, nr, grad, grad)
         else:
             buffers[n] = grad
     for node in task.in_order():
         rare = node._rare
-        grad = buffers.pop(node)
+        grad = buffers[node]
+        del buffers[node]
         if rare is None and not watched:
             results = node._apply_tensors(grad, keep) if tensors else node._apply(grad, keep)
             kind = node._kind
@@ -119,24 +119,27 @@ def _drain(task, roots):
                 continue
             kind = MANY if several or rare is not None and rare.crosses else node._kind
         if kind == MANY:
-            deliver_all(task, node, results, grad, deliver)
+            deliver_all(task, node, results, grad)
             results = None                   # not kept while others run
             continue
         if kind == TWO:
             g, results = results
             n = node.n0
-            if results is g and n is not node.n1 and not tensors and g is not grad and g is not None:
-                results = g.copy()           # no two leaves may get the same array
-            if n in buffers:
-                deliver(n, node.i0, g, grad)
-            elif n is not None:
-                buffers[n] = g
+            if n is not None:
+                if results is g and n is not node.n1 and not tensors and g is not grad and g is not None:
+                    results = g.copy()       # no two leaves may get the same array
+                if n in buffers:
+                    deliver(task, n, node.i0, g, grad)
+                else:
+                    buffers[n] = g
             g = None
             n, nr = node.n1, node.i1
         else:
             n, nr = node.n0, node.i0
+        if n is None:
+            continue
         if n in buffers:
-            deliver(n, nr, results, grad)
+            deliver(task, n, nr, results, grad)
             results = None
-        elif n is not None:
+        else:
             buffers[n] = results             # the first for a node with one output: most get one only

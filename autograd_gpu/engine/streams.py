@@ -122,7 +122,7 @@ class Crossings:
     def send(self, task, source, n, nr, g, grad, deliver):
         """Deliver a gradient that a node has made, or the caller (None: then `begin` has ordered it), where the next one uses it.
 
-        See deliverer.
+        See deliver.
         """
         there = task.buffers.get(n)
         if there is UNWANTED:
@@ -138,11 +138,11 @@ class Crossings:
         there = there[nr] if type(there) is list else there
         last = n._kind == LEAF and task.dependencies[n] == 1
         if used is None or not last and (there is None or there is ABSENT):
-            deliver(n, nr, g, grad)
+            deliver(task, n, nr, g, grad)
         else:                                # it is added to what is there, or the leaf takes it
             self.await_gradients(n)
             with used:
-                deliver(n, nr, g, grad)
+                deliver(task, n, nr, g, grad)
 
     def await_gradients(self, node):
         """A node's stream waits for the gradients that it is about to read."""

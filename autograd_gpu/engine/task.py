@@ -23,18 +23,18 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "tensors", "captures", "captured", "ends", "only", "needed", "partly", "dependencies",
-                 "buffers", "owned", "roots", "streams", "current", "ahead", "__weakref__")
+                 "nodes", "buffers", "owned", "arrived", "roots", "streams", "current", "ahead", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
         self.tensors = create_graph or everywhere.levels and carries_tangents()        # whether its gradients are Tensors, not arrays
-        self.captured = () if captures is None else {node for node, _ in captures}
-        # where gradients of tensors that are no leaves are captured; a sole root
-        self.ends = {n for n in self.captured if n._arity} if captures else set()
+        self.captured = ()                   # the nodes in `captures`, where they are not just all leaves
+        self.ends = ()                       # where gradients of tensors that are no leaves are captured; a sole root
         self.needed = None                   # the nodes that have to run; None: all
-        self.partly = set()                  # those among them that lead elsewhere, too
+        self.partly = ()                     # those among them that lead elsewhere, too
         self.buffers = {}                    # node: what has arrived for it; a list where it has several outputs
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
+        self.arrived = None                  # where it is for others to do what is due at leaves: the list of those that are ready for it
         self.streams = None                  # what orders its CUDA streams, if it has any (engine/streams.py)
         self.current = None                  # the stream that work_on has made current
         self.ahead = None                    # fetches saved values from host memory, where there are any
@@ -42,36 +42,40 @@ class GraphTask:
     def prepare(self, roots):
         """Look at the graph: count what will arrive, find what has to run, give leaves and what is not to run their buffers."""
         self.roots = roots
-        self.dependencies = count_dependencies([root[0] for root in roots], self.buffers)
-        if self.captures is not None or self.only is not None:
-            self.needed = find_needed(self)
-            if self.needed is not None:
-                if len(roots) == 1 and roots[0][0] not in self.needed:
-                    self.ends.add(roots[0][0])               # its hooks run, as the gradient is there
-                for node in self.dependencies:
-                    if not (node in self.needed or node in self.captured or node in self.ends):
-                        self.buffers[node] = UNWANTED
+        self.dependencies, self.nodes = explore(roots, self.buffers)
+        if (self.captures is not None or self.only is not None) and not self._wants_all():
+            self._choose()
+        if kept:
+            self.ahead = Ahead(self.nodes)
+
+    def _wants_all(self):
+        """Whether all leaves, and nothing else, are wanted."""
+        if self.only or len(self.captures) != len(self.buffers) or everywhere.nowhere:
+            return False
+        for node, _ in self.captures:
+            if node._arity or node not in self.buffers:
+                return False
+        return True
+
+    def _choose(self):
+        """Find what has to run where not all gradients are wanted."""
+        self.captured = {node for node, _ in self.captures or ()}
+        self.ends = {n for n in self.captured if n._arity}
+        needed = self.needed = find_needed(self)
+        if len(self.roots) == 1 and self.roots[0][0] not in needed:
+            self.ends.add(self.roots[0][0])                      # its hooks run, as the gradient is there
+        for node in self.dependencies:
+            if not (node in needed or node in self.captured or node in self.ends):
+                self.buffers[node] = UNWANTED
+        self.nodes = [n for n in self.nodes if self.buffers.get(n) is not UNWANTED]
 
     def wants(self, node):
         """Of each edge of a node, whether its gradient is wanted."""
         return tuple([n is not None and (self.needed is None or n in self.needed or n in self.captured) for n, _ in node._edges()])
 
     def in_order(self):
-        """The nodes that run, the newest first: every edge leads to an older node, so that all that a node waits for comes before it.
-
-        It is the order that a ready queue gives. Leaves are not among them: they get their gradient as the last part of it arrives.
-        """
-        nodes = self.dependencies
-        if self.needed is not None:
-            nodes = [n for n in nodes if self.buffers.get(n) is not UNWANTED]
-        nodes = sorted(nodes, key=_by_seq)
-        while nodes and nodes[-1]._kind == LEAF:
-            nodes.pop()
-        nodes.reverse()
-        if not kept:
-            return nodes
-        self.ahead = Ahead(nodes)
-        return self.ahead.in_order(nodes)
+        """The nodes that run, the newest first, with what they saved in host memory on its way."""
+        return self.nodes if self.ahead is None else self.ahead.in_order(self.nodes)
 
     def work_on(self, stream):
         """Make a CUDA stream current in this thread, until the next call; None ends it."""
@@ -82,14 +86,16 @@ class GraphTask:
             stream.__enter__()
 
 
-def count_dependencies(roots, buffers):
-    """{node: how many gradients will arrive at it} over all that is reachable from the roots, which count one each.
+def explore(roots, buffers):
+    """({node: how many gradients will arrive at it}, nodes) over all that is reachable from the roots, (node, ...), which count one each.
 
-    Leaves and nodes with several outputs get their places in `buffers`.
+    The nodes are those that are no leaves, the newest first: every edge leads to an older node, so that all that a node waits for comes
+    before it. It is the order that a ready queue gives. Leaves and nodes with several outputs get their places in `buffers`.
     """
     counts = {None: 0}                       # where an edge leads nowhere
-    nodes = []
-    for node in roots:
+    nodes, leaves = [], 0
+    for root in roots:
+        node = root[0]
         if node in counts:
             counts[node] += 1
         else:
@@ -107,6 +113,7 @@ def count_dependencies(roots, buffers):
                     nodes.append(n)
         elif kind == LEAF:
             buffers[node] = ABSENT
+            leaves += 1
             continue
         elif kind == MANY:
             if node._outputs != 1:
@@ -125,16 +132,17 @@ def count_dependencies(roots, buffers):
             counts[n] = 1
             nodes.append(n)
     del counts[None]
-    return counts
+    nodes.sort(key=_by_seq, reverse=True)
+    del nodes[:leaves]                       # they have the highest number
+    return counts, nodes
 
 
 def find_needed(task):
-    """The nodes that have to run for the gradients that a task wants, those at which it ends not included. None: all of them."""
+    """The nodes that have to run for the gradients that a task wants, those at which it ends not included."""
     needed = set(task.only or ())
-    wanted = needed | set(task.captured)
-    if not needed and not everywhere.nowhere and not task.ends and wanted == {n for n in task.buffers if not n._arity}:
-        return None                          # the leaves, all of them, are what is wanted
-    for node in sorted(task.dependencies, key=_by_seq):          # a node's inputs are older than the node
+    wanted = needed | task.captured
+    partly = task.partly = set()
+    for node in reversed(task.nodes):        # a node's inputs are older than the node
         arity = node._arity
         if arity == 1:
             found = whole = node.n0 in wanted
@@ -148,5 +156,5 @@ def find_needed(task):
             needed.add(node)
             wanted.add(node)
         if not whole and node in needed:
-            task.partly.add(node)
+            partly.add(node)
     return needed

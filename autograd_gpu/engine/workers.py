@@ -11,7 +11,7 @@ import threading
 from heapq import heappop, heappush
 
 from autograd_gpu.cuda.streams import StreamContext, captures
-from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver_all, deliverer, visit
+from autograd_gpu.engine.deliver import NOTHING, arrive_at_leaf, deliver, deliver_all, visit
 from autograd_gpu.engine.grad_mode import QUIET, QUIET_VARIABLE, State, local, setting
 from autograd_gpu.engine.node import LEAF, next_seq
 from autograd_gpu.engine.task import UNWANTED
@@ -92,15 +92,14 @@ class _Backward:
         self.left = 0
         self.error = None
         self.changed = threading.Condition()     # and the lock of the task's buffers and counts
-        self.arrived = []                    # leaves whose gradient is whole, while the lock is held
-        self._deliver = deliverer(task, lambda *leaf: self.arrived.append(leaf))
+        task.arrived = []                    # leaves whose gradient is whole, while the lock is held
 
-    def deliver(self, n, nr, g, grad):
+    def deliver(self, task, n, nr, g, grad):
         """A gradient arrives at a node; after the last one a node that is to run goes into its device's queue."""
-        self._deliver(n, nr, g, grad)
-        if n._kind == LEAF or self.task.buffers.get(n) is UNWANTED:
+        deliver(task, n, nr, g, grad)
+        if n._kind == LEAF or task.buffers.get(n) is UNWANTED:
             return
-        left = self.task.dependencies[n] = self.task.dependencies[n] - 1
+        left = task.dependencies[n] = task.dependencies[n] - 1
         if left:
             return
         self.left += 1
@@ -111,13 +110,13 @@ class _Backward:
             heappush(self.own, (-n._seq, n))
             self.changed.notify()
 
-    def spread(self, deliver):
-        """Call `deliver`, which delivers gradients, and do what is due at the leaves where the last one arrived."""
+    def spread(self, some):
+        """Call `some`, which delivers gradients, and do what is due at the leaves where the last one arrived."""
         with self.changed:
             if self.error is not None:
                 return
-            deliver()
-            arrived, self.arrived = self.arrived, []
+            some()
+            arrived, self.task.arrived = self.task.arrived, []
         for leaf in arrived:
             if self.error is None:
                 with StreamContext(leaf[1]._stream):
@@ -171,7 +170,6 @@ class _Backward:
 
 def drain_by_workers(task, roots, devices, state):
     """Run a task whose graph lies on several CUDA devices."""
-    task.in_order()                          # sets what fetches saved values from host memory, where there are any
     backward = _Backward(task, devices, state)
     try:
         for n, nr, grad in roots:

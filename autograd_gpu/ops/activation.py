@@ -265,7 +265,7 @@ def sigmoid(self):
     """1 / (1 + exp(-self)). Reference: torch.sigmoid."""
     return F.inverted(1 + np.exp(-self))
 
-sigmoid.vjp(self=lambda grad, result: grad * F.conj((1 - result) * result))
+sigmoid.vjp(self=lambda grad, result: grad * ((1 - result) * result).conj())
 
 
 @elementwise(out=False)  # this way round NaN stays NaN, as in np.maximum
@@ -356,7 +356,7 @@ def silu(self):
     refuse("silu", self, "biu")
     return self * F.sigmoid(self)
 
-silu.vjp(self=lambda grad, self: grad * F.conj(F.sigmoid(self) * (1 + self * (1 - F.sigmoid(self)))))
+silu.vjp(self=lambda grad, self: grad * (F.sigmoid(self) * (1 + self * (1 - F.sigmoid(self)))).conj())
 
 
 @elementwise(method=False, function=False)

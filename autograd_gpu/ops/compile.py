@@ -10,6 +10,7 @@ to see what runs. The names it uses besides the op's own are given by `bindings`
 from __future__ import annotations
 
 TENSOR, OPTIONAL, LIST, PLAIN = "tensor", "optional", "list", "plain"
+ITSELF = "itself"                            # what a call is diverted to where its result is the first operand
 
 
 class Text:
@@ -280,7 +281,7 @@ def _function(text, op, on_cuda, out):
             places = "".join(("*" if p == op.varargs else "") + public(p) + ", " for p in positional)
             text(f"if out is not None: return into({op.name!r}, op.function, out, ({places}), dict({by_name}), {op.is_elementwise})")
         for condition, other in op.divert.items():
-            text(f"if {condition}: return F.{other}({', '.join(_pass_on(op))})")
+            text(f"if {condition}: return " + (public(op.parameters[0]) if other is ITSELF else f"F.{other}({', '.join(_pass_on(op))})"))
         if op.varargs:
             v = op.varargs
             text(f"if len({v}) == 1 and type({v}[0]) is not int: {v} = unpack_varargs({v}[0])")

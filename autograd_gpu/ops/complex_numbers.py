@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from autograd_gpu import dtypes as _dtype
+from autograd_gpu.ops.compile import ITSELF
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, elementwise, view
 from autograd_gpu.ops.operands import of_tensors
@@ -13,7 +14,7 @@ from autograd_gpu.ops.operands import of_tensors
 _REAL = "isinstance(input, Tensor) and input._array.dtype.kind != 'c'"
 
 
-@elementwise(inplace=False, divert={_REAL: "as_is", "isinstance(input, Tensor) and input._hooks is WrappedNumber": "conj_number"},
+@elementwise(inplace=False, divert={_REAL: ITSELF, "isinstance(input, Tensor) and input._hooks is WrappedNumber": "conj_number"},
              out=False)
 def conj(self):
     """The complex conjugate; a real tensor as it is. Reference: torch.conj."""
@@ -23,18 +24,12 @@ conj.vjp(self=lambda grad: F.conj(grad))
 
 
 @composite(method=False, function=False)
-def as_is(self):
-    """The tensor itself."""
-    return self
-
-
-@composite(method=False, function=False)
 def conj_number(self):
     """The conjugate of a Python number: of a real one that number, which no hook packs; of a complex one a tensor, as in PyTorch."""
     return F.conj_physical(self) if self._array.imag else self
 
 
-@elementwise(divert={_REAL: "as_is"})
+@elementwise(divert={_REAL: ITSELF})
 def conj_physical(self):
     """The complex conjugate. Reference: torch.conj_physical."""
     return np.conjugate(self) if self.dtype.kind == "c" else self

@@ -93,8 +93,8 @@ def cofactors_backward(grad, self):
         return F.zeros_like(self)
     inverse = F.linalg_inv(self)
     turned, adjoint = F.mH(grad), F.mH(inverse)
-    trace = F.sum(turned * F.conj(inverse), (-2, -1), True)
-    return F.conj(F.linalg_det(self))[..., None, None] * (trace * adjoint - adjoint @ (turned @ adjoint))
+    trace = F.sum(turned * inverse.conj(), (-2, -1), True)
+    return F.linalg_det(self).conj()[..., None, None] * (trace * adjoint - adjoint @ (turned @ adjoint))
 
 
 @op(method=False, function=False, outputs=("sign", "logabsdet"), accepts_none=True, out=True)
@@ -114,7 +114,7 @@ def slogdet_backward(grad_sign, grad_logabsdet, A, sign):
     """The gradient of both: only a complex sign has one, its phase."""
     total = grad_logabsdet
     if grad_sign is not None and sign.dtype.kind == "c":
-        phase = F.imag(grad_sign * F.conj(sign)) * 1j
+        phase = F.imag(grad_sign * sign.conj()) * 1j
         total = phase if total is None else total + phase
     if total is None:
         return None

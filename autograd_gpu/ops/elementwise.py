@@ -118,7 +118,7 @@ def mul(self, other):
     """self * other. Reference: torch.mul."""
     return np.multiply(self, other)
 
-mul.vjp(self=lambda grad, other: grad * F.conj(other), other=lambda grad, self: grad * F.conj(self))
+mul.vjp(self=lambda grad, other: grad * other.conj(), other=lambda grad, self: grad * self.conj())
 
 
 @composite(inplace=True, out=True)
@@ -138,8 +138,8 @@ def div(self, other, *, rounding_mode: str | None = None):
     """self / other; integers are divided as the default float. `rounding_mode`: None, "trunc" or "floor". Reference: torch.div."""
     return np.true_divide(self, other)
 
-div.vjp(self=lambda grad, other: grad / F.conj(other),
-        other=lambda grad, self, other: -grad * F.conj((self / other) / other))
+div.vjp(self=lambda grad, other: grad / other.conj(),
+        other=lambda grad, self, other: -grad * ((self / other) / other).conj())
 
 
 @elementwise(node="DivBackward2", method=False, function=False)
@@ -325,7 +325,7 @@ def sgn_grad(grad, self, result):
     """Across the circle nothing changes; along it, as much as 1 / |self|."""
     if self.dtype.kind != "c":
         return F.no_gradient(grad)
-    along = F.where(self == 0, 0, grad - result * F.real(F.conj(result) * grad))         # or the tangent at 0 is no number
+    along = F.where(self == 0, 0, grad - result * F.real(result.conj() * grad))         # or the tangent at 0 is no number
     return F.where(self == 0, 0, along / F.abs(self))
 
 
@@ -373,8 +373,8 @@ def lerp_tensors(self, end, weight):
     refuse("lerp", self, "biu")
     return F.where(np.absolute(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
 
-lerp_tensors.vjp(self=lambda grad, weight: grad * F.conj(1 - weight), end=lambda grad, weight: grad * F.conj(weight),
-                 weight=lambda grad, self, end: grad * F.conj(end - self))
+lerp_tensors.vjp(self=lambda grad, weight: grad * (1 - weight).conj(), end=lambda grad, weight: grad * weight.conj(),
+                 weight=lambda grad, self, end: grad * (end - self).conj())
 
 
 @elementwise()
@@ -386,8 +386,8 @@ def addcmul(self, tensor1, tensor2, *, value: Number = 1):
     value = _check_alpha("addcmul", value, self)
     return self + held(value, self) * tensor1 * tensor2
 
-addcmul.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad * F.conj(tensor2), value),
-            tensor2=lambda grad, tensor1, value: F.times_conj(grad * F.conj(tensor1), value))
+addcmul.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad * tensor2.conj(), value),
+            tensor2=lambda grad, tensor1, value: F.times_conj(grad * tensor1.conj(), value))
 
 
 @elementwise()
@@ -399,8 +399,8 @@ def addcdiv(self, tensor1, tensor2, *, value: Number = 1):
     value = _check_alpha("addcdiv", value, self)
     return self + value * tensor1 / tensor2
 
-addcdiv.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad / F.conj(tensor2), value),
-            tensor2=lambda grad, tensor1, tensor2, value: -grad * F.conj(value * tensor1 / (tensor2 * tensor2)))
+addcdiv.vjp(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: F.times_conj(grad / tensor2.conj(), value),
+            tensor2=lambda grad, tensor1, tensor2, value: -grad * (value * tensor1 / (tensor2 * tensor2)).conj())
 
 
 # -------------------------------------------------------------------------------------------------------------- rounding

@@ -15,6 +15,7 @@ from autograd_gpu.engine.forward_mode import carry_copy, check_tangent, laid_out
 from autograd_gpu.engine.grad_mode import OFF, everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend_on
 from autograd_gpu.engine.saved import Packed
+from autograd_gpu.ops.compile import ITSELF
 from autograd_gpu.ops.namespace import REGISTRY
 from autograd_gpu.ops.op import Composite, Op
 from autograd_gpu.ops.views import overwritten, refresh, rename, set_history, unwritable
@@ -216,7 +217,7 @@ def _may_save_self(op):
     """Whether an op, or one that its calls are passed on to, may save its first input, which is about to be overwritten."""
     if isinstance(op, Composite):
         return not op.moves
-    return "self" in op.saved_inputs or any(_may_save_self(REGISTRY[name]) for name in op.divert.values())
+    return "self" in op.saved_inputs or any(_may_save_self(REGISTRY[name]) for name in op.divert.values() if name is not ITSELF)
 
 
 def _source(t: Tensor, copy):

@@ -60,7 +60,7 @@ def mm(self, mat2):
     _check_dtypes("mm", self, mat2)
     return F.product(self, mat2)
 
-mm.vjp(self=lambda grad, mat2: F.mm(grad, F.conj(F.t(mat2))), mat2=lambda grad, self: F.mm(F.conj(F.t(self)), grad))
+mm.vjp(self=lambda grad, mat2: F.mm(grad, F.t(mat2).conj()), mat2=lambda grad, self: F.mm(F.t(self).conj(), grad))
 
 
 @op()
@@ -78,7 +78,7 @@ def mv(self, vec):
     _check_dtypes("mv", self, vec)
     return F.product(self, vec)
 
-mv.vjp(self=lambda grad, vec: F.outer(grad, F.conj(vec)), vec=lambda grad, self: F.mv(F.conj(F.t(self)), grad))
+mv.vjp(self=lambda grad, vec: F.outer(grad, vec.conj()), vec=lambda grad, self: F.mv(F.t(self).conj(), grad))
 
 
 def _check_vectors(name, x, y):
@@ -103,7 +103,7 @@ def dot(self, tensor):
     _check_vectors("dot", self, tensor)
     return F.product(self, tensor)
 
-dot.vjp(self=lambda grad, tensor: grad * F.conj(tensor), tensor=lambda grad, self: grad * F.conj(self))
+dot.vjp(self=lambda grad, tensor: grad * tensor.conj(), tensor=lambda grad, self: grad * self.conj())
 
 
 @op()
@@ -112,7 +112,7 @@ def vdot(self, other):
     _check_vectors("vdot", self, other)
     return F.product(np.conjugate(self), other)
 
-vdot.vjp(self=lambda grad, other: F.conj(grad) * other, other=lambda grad, self: grad * self)
+vdot.vjp(self=lambda grad, other: grad.conj() * other, other=lambda grad, self: grad * self)
 
 
 @op()
@@ -127,8 +127,8 @@ def bmm(self, mat2):
     _check_dtypes("bmm", self, mat2)
     return F.product(self, mat2)
 
-bmm.vjp(self=lambda grad, mat2: F.bmm(grad, F.conj(F.transpose(mat2, 1, 2))),
-        mat2=lambda grad, self: F.bmm(F.conj(F.transpose(self, 1, 2)), grad))
+bmm.vjp(self=lambda grad, mat2: F.bmm(grad, F.transpose(mat2, 1, 2).conj()),
+        mat2=lambda grad, self: F.bmm(F.transpose(self, 1, 2).conj(), grad))
 
 
 @composite(out=True)
@@ -318,8 +318,8 @@ def addmm(self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     return _add_scaled("addmm", self, product, beta, alpha).astype(mat1.dtype, copy=False)
 
 addmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
-          mat1=lambda grad, mat2, alpha: F.scaled_back(F.mm(grad, F.conj(F.t(mat2))), alpha),
-          mat2=lambda grad, mat1, alpha: F.scaled_back(F.mm(F.conj(F.t(mat1)), grad), alpha))
+          mat1=lambda grad, mat2, alpha: F.scaled_back(F.mm(grad, F.t(mat2).conj()), alpha),
+          mat2=lambda grad, mat1, alpha: F.scaled_back(F.mm(F.t(mat1).conj(), grad), alpha))
 
 
 @composite(method=False, function=False)
@@ -336,8 +336,8 @@ def addmv(self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     return _add_scaled("addmv", self, F.mv(mat, vec), beta, alpha).astype(mat.dtype, copy=False)
 
 addmv.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
-          mat=lambda grad, vec, alpha: F.scaled_back(F.outer(grad, F.conj(vec)), alpha),
-          vec=lambda grad, mat, alpha: F.scaled_back(F.mv(F.conj(F.t(mat)), grad), alpha))
+          mat=lambda grad, vec, alpha: F.scaled_back(F.outer(grad, vec.conj()), alpha),
+          vec=lambda grad, mat, alpha: F.scaled_back(F.mv(F.t(mat).conj(), grad), alpha))
 
 
 @op(inplace=True)
@@ -348,8 +348,8 @@ def baddbmm(self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     return _add_scaled("baddbmm", self, F.bmm(batch1, batch2), beta, alpha).astype(batch1.dtype, copy=False)
 
 baddbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
-            batch1=lambda grad, batch2, alpha: F.scaled_back(F.bmm(grad, F.conj(F.transpose(batch2, 1, 2))), alpha),
-            batch2=lambda grad, batch1, alpha: F.scaled_back(F.bmm(F.conj(F.transpose(batch1, 1, 2)), grad), alpha))
+            batch1=lambda grad, batch2, alpha: F.scaled_back(F.bmm(grad, F.transpose(batch2, 1, 2).conj()), alpha),
+            batch2=lambda grad, batch1, alpha: F.scaled_back(F.bmm(F.transpose(batch1, 1, 2).conj(), grad), alpha))
 
 
 @op(inplace=True)
@@ -362,9 +362,9 @@ def addbmm(self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
 
 addbmm.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
            batch1=lambda grad, batch1_shape, batch2, alpha: F.scaled_back(F.bmm(
-               F.expand(grad, (batch1_shape[0], *grad.shape)), F.conj(F.transpose(batch2, 1, 2))), alpha),
+               F.expand(grad, (batch1_shape[0], *grad.shape)), F.transpose(batch2, 1, 2).conj()), alpha),
            batch2=lambda grad, batch2_shape, batch1, alpha: F.scaled_back(F.bmm(
-               F.conj(F.transpose(batch1, 1, 2)), F.expand(grad, (batch2_shape[0], *grad.shape))), alpha))
+               F.transpose(batch1, 1, 2).conj(), F.expand(grad, (batch2_shape[0], *grad.shape))), alpha))
 
 
 @op(out=False)
@@ -415,8 +415,8 @@ def addr(self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     return _add_scaled("addr", self, product, beta, alpha).astype(product.dtype, copy=False)
 
 addr.vjp(self=lambda grad, beta: F.scaled_back(grad, beta),
-         vec1=lambda grad, vec2, alpha: F.scaled_back(F.mv(grad, F.conj(vec2)), alpha),
-         vec2=lambda grad, vec1, alpha: F.scaled_back(F.mv(F.t(grad), F.conj(vec1)), alpha))
+         vec1=lambda grad, vec2, alpha: F.scaled_back(F.mv(grad, vec2.conj()), alpha),
+         vec2=lambda grad, vec1, alpha: F.scaled_back(F.mv(F.t(grad), vec1.conj()), alpha))
 
 
 @composite(method=False, out=True)

@@ -70,9 +70,9 @@ def trilinear(i1, i2, i3):
     return F.mm(F.outer_rows(i1, i3), i2.reshape(i2.shape[0], -1).T)
 
 trilinear.vjp(
-    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, F.conj(i3)), F.reshape(F.transpose(F.conj(i2), 1, 2), (-1, i2.shape[1]))),
-    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, F.conj(i1))), F.conj(i3)), i2_shape),
-    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, F.conj(i1)), F.reshape(F.conj(i2), (-1, i2.shape[2]))))
+    i1=lambda grad, i2, i3: F.mm(F.outer_rows(grad, i3.conj()), F.reshape(F.transpose(i2.conj(), 1, 2), (-1, i2.shape[1]))),
+    i2=lambda grad, i1, i3, i2_shape: F.reshape(F.mm(F.t(F.outer_rows(grad, i1.conj())), i3.conj()), i2_shape),
+    i3=lambda grad, i1, i2: F.mm(F.outer_rows(grad, i1.conj()), F.reshape(i2.conj(), (-1, i2.shape[2]))))
 
 
 @composite(method=False, function=False)

@@ -5,7 +5,7 @@
         '''...'''
         return np.tanh(self)
 
-    tanh.vjp(self=lambda grad, result: grad * F.conj(1 - result * result))
+    tanh.vjp(self=lambda grad, result: grad * (1 - result * result).conj())
 
 Bodies and formulas are written once and read several times: `rebind` gives the same code other globals. In a body `np` and
 `sp` are NumPy and SciPy, or CuPy and cupyx; in a formula or a composite `F` is the namespace of functions on arrays or on
@@ -267,7 +267,8 @@ def op(**options):
                      the formulas alone do not give it, as where one element is written over another
     without_tangent  inputs of which, alone, the result has no tangent, where else it would be one of zeros
     varargs          the parameter that users may give as several integers
-    divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op
+    divert           {condition: op}: calls for which the condition (Python text over the parameters) holds go to that op, or, of ITSELF,
+                     give the first operand
     method, function, inplace   whether it is a method of Tensor, a function of the package, a method with an underscore
     out              whether the function takes out= (unless it gives views or any number of results, it does)
     domain           the range of test inputs

@@ -74,18 +74,24 @@ def pow_grad(grad, self, exponent):
         return F.square_grad(grad, self)
     if exponent == 0:
         return F.no_gradient(grad)
-    return grad * F.conj(exponent * F.pow(self, exponent - 1))
+    return grad * (exponent * F.pow(self, exponent - 1)).conj()
 
 
 @elementwise(node="MulBackward0", method=False, function=False, inplace=False)
 def square_grad(grad_output, self):
     """grad_output * 2 * self: one node, where PyTorch records two multiplications, under the name of the outer one."""
-    twice = F.conj(self)
+    twice = self.conj()
     return grad_output * (twice + twice)     # a Python number beside a small array costs as much as another operation
 
-square_grad.vjp(grad_output=lambda grad, self: F.square_grad(grad, F.conj(self)),
-                # the power of 0 keeps the history of self, as PyTorch's graph does: a third derivative is 0, not absent
-                self=lambda grad, grad_output, self: F.conj(grad) * (grad_output + grad_output) * F.pow(self, 0))
+square_grad.vjp(grad_output=lambda grad, self: F.square_grad(grad, self.conj()),
+                # with the history of self, as PyTorch's graph has it: a third derivative is 0, not absent
+                self=lambda grad, grad_output, self: F.led_to(grad.conj() * (grad_output + grad_output), self))
+
+
+@composite(method=False, function=False, arrays=lambda x, other: x)
+def led_to(x, other):
+    """x, of which other is an origin, too: its gradient there is 0."""
+    return x * F.pow(other, 0)
 
 
 @composite(method=False, function=False)
@@ -113,9 +119,9 @@ def pow_tensors(self, exponent):
     return np.power(self, exponent)
 
 pow_tensors.vjp(
-    self=lambda grad, self, exponent: F.where(exponent == 0, 0, grad * F.conj(exponent * F.pow_tensors(self, exponent - 1))),
+    self=lambda grad, self, exponent: F.where(exponent == 0, 0, grad * (exponent * F.pow_tensors(self, exponent - 1)).conj()),
     exponent=lambda grad, self, exponent, result: F.where(
-        (self == 0) & F.not_negative(exponent), 0, grad * F.conj(result * F.log(F.alike(self, result)))))
+        (self == 0) & F.not_negative(exponent), 0, grad * (result * F.log(F.alike(self, result))).conj()))
 
 
 @composite(method=False, function=False)
@@ -152,7 +158,7 @@ def pow_base_grad(grad, base, exponent, result):
         log = cmath.log(base)
     else:
         log = math.log(base) if base > 0 else math.nan
-    return F.times_conj(grad * F.conj(result), log)
+    return F.times_conj(grad * result.conj(), log)
 
 
 @composite(method=False, function=False)
@@ -180,7 +186,7 @@ def sqrt(self):
     """The square root. Reference: torch.sqrt."""
     return np.sqrt(self)
 
-sqrt.vjp(self=lambda grad, result: grad / (2 * F.conj(result)))
+sqrt.vjp(self=lambda grad, result: grad / (2 * result.conj()))
 
 
 @composite(method=False, function=False)
@@ -194,7 +200,7 @@ def reciprocal(self):
     """1 / self; integers become the default float. Reference: torch.reciprocal."""
     return F.inverted(self)
 
-reciprocal.vjp(self=lambda grad, result: -grad * F.conj(result * result))
+reciprocal.vjp(self=lambda grad, result: -grad * (result * result).conj())
 
 
 @elementwise(to_float=True, domain=(0.1, 2))
@@ -202,7 +208,7 @@ def rsqrt(self):
     """1 / sqrt(self). Reference: torch.rsqrt."""
     return F.inverted(np.sqrt(self))
 
-rsqrt.vjp(self=lambda grad, result: -0.5 * grad * F.conj(result * result * result))
+rsqrt.vjp(self=lambda grad, result: -0.5 * grad * (result * result * result).conj())
 
 
 @elementwise(divert=of_tensors("hypot"))

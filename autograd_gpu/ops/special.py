@@ -275,5 +275,5 @@ def ldexp(self, other):
     own, wide = self.dtype, accumulator(self.dtype)
     return (self.astype(wide, copy=False) * np.power(2, other.astype(wide, copy=False))).astype(own, copy=False)
 
-ldexp.vjp(self=lambda grad, other: F.ldexp(grad, F.conj(other)),
-          other=lambda grad, result: grad * F.conj(result) * 0.6931471805599453)
+ldexp.vjp(self=lambda grad, other: F.ldexp(grad, other.conj()),
+          other=lambda grad, result: grad * result.conj() * 0.6931471805599453)

@@ -229,7 +229,7 @@ def logsumexp(self, dim: Dims, keepdim: bool = False):
     return F.unkept(by_rows(compute, self.astype(accumulator(own), copy=False), dims), self.shape, dim, keepdim, own)
 
 logsumexp.vjp(self=lambda grad, self, result, dim, keepdim:
-              F.kept(grad, self.shape, dim, keepdim) * F.conj(F.exp(self - F.kept(result, self.shape, dim, keepdim))))
+              F.kept(grad, self.shape, dim, keepdim) * F.exp(self - F.kept(result, self.shape, dim, keepdim)).conj())
 
 
 @op(may_be_integer=True, function=False, method=False, out=True)
@@ -352,13 +352,13 @@ def prod_backward_tensor(grad, input, result, dim, keepdim):
         input = F.real(input)
     grad = F.kept(grad, shape, dim, keepdim)
     if not bool(F.any(input == 0)):
-        return grad * F.conj(F.kept(result, shape, dim, keepdim) / input)
+        return grad * (F.kept(result, shape, dim, keepdim) / input).conj()
     x, d = (F.reshape(input, (-1,)), 0) if dim is None else (input, dim_of("prod", dim, input.ndim))
     n = x.shape[d]
     one = F.ones_like(F.narrow(x, d, 0, 1))
     before = F.cumprod(F.cat([one, F.narrow(x, d, 0, n - 1)], d), d)
     behind = F.flip(F.cumprod(F.cat([one, F.flip(F.narrow(x, d, 1, n - 1), (d,))], d), d), (d,))
-    return grad * F.conj(F.reshape(before * behind, shape))
+    return grad * F.reshape(before * behind, shape).conj()
 
 
 # -------------------------------------------------------------------------------------------------- running sums, products
@@ -439,8 +439,8 @@ def cumprod_backward_tensor(grad, input, result, dim):
     if input.is_complex() and not result.is_complex():
         input = F.real(input)
     if not bool(F.any(input == 0)):
-        return F.cumsum_reverse(grad * F.conj(result), dim) / F.conj(input)
-    x = F.conj(F.transpose(input, dim, -1))
+        return F.cumsum_reverse(grad * result.conj(), dim) / input.conj()
+    x = F.transpose(input, dim, -1).conj()
     row = F.unsqueeze(x, -2)
     later = F.later(x)                                            # [i, k]: k > i
     between = F.cumprod(F.where(later, row, 1), -1)               # the product of the elements behind i up to k

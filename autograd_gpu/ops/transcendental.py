@@ -19,7 +19,7 @@ def exp(self):
     """e to the power of self. Reference: torch.exp."""
     return np.exp(self)
 
-exp.vjp(self=lambda grad, result: grad * F.conj(result))
+exp.vjp(self=lambda grad, result: grad * result.conj())
 
 
 @elementwise(to_float=True)
@@ -27,7 +27,7 @@ def exp2(self):
     """2 to the power of self. Reference: torch.exp2."""
     return np.exp2(self)
 
-exp2.vjp(self=lambda grad, result: grad * F.conj(result) * 0.6931471805599453)
+exp2.vjp(self=lambda grad, result: grad * result.conj() * 0.6931471805599453)
 
 
 @elementwise(to_float=True)
@@ -35,7 +35,7 @@ def expm1(self):
     """exp(self) - 1, exact near 0. Reference: torch.expm1."""
     return np.expm1(self)
 
-expm1.vjp(self=lambda grad, result: grad * F.conj(result + 1))
+expm1.vjp(self=lambda grad, result: grad * (result + 1).conj())
 
 
 @elementwise(to_float=True, domain=(0.1, 2))
@@ -43,7 +43,7 @@ def log(self):
     """The natural logarithm. Reference: torch.log."""
     return np.log(self)
 
-log.vjp(self=lambda grad, self: grad / F.conj(self))
+log.vjp(self=lambda grad, self: grad / self.conj())
 
 
 @elementwise(to_float=True, domain=(0.1, 2))
@@ -51,7 +51,7 @@ def log2(self):
     """The logarithm to base 2. Reference: torch.log2."""
     return np.log2(self)
 
-log2.vjp(self=lambda grad, self: grad / F.conj(self * 0.6931471805599453))
+log2.vjp(self=lambda grad, self: grad / (self * 0.6931471805599453).conj())
 
 
 @elementwise(to_float=True, domain=(0.1, 2))
@@ -59,7 +59,7 @@ def log10(self):
     """The logarithm to base 10. Reference: torch.log10."""
     return np.log10(self)
 
-log10.vjp(self=lambda grad, self: grad / F.conj(self * 2.302585092994046))
+log10.vjp(self=lambda grad, self: grad / (self * 2.302585092994046).conj())
 
 
 @elementwise(node="Log1PBackward0", to_float=True, domain=(-0.9, 2))
@@ -67,7 +67,7 @@ def log1p(self):
     """log(1 + self), exact near 0. Reference: torch.log1p."""
     return np.log1p(self)
 
-log1p.vjp(self=lambda grad, self: grad / F.conj(self + 1))
+log1p.vjp(self=lambda grad, self: grad / (self + 1).conj())
 
 
 @elementwise(inplace=False, divert=of_tensors("logaddexp"))
@@ -80,8 +80,8 @@ def logaddexp(self, other):
     peak = F.where(larger, self, other)
     return F.where(self == other, self + 0.6931471805599453, peak + np.log1p(np.exp(F.where(larger, other, self) - peak)))
 
-logaddexp.vjp(self=lambda grad, self, other: grad / F.conj(1 + F.exp(other - self)),
-              other=lambda grad, self, other: grad / F.conj(1 + F.exp(self - other)))
+logaddexp.vjp(self=lambda grad, self, other: grad / (1 + F.exp(other - self)).conj(),
+              other=lambda grad, self, other: grad / (1 + F.exp(self - other)).conj())
 
 
 @elementwise(inplace=False, divert=of_tensors("logaddexp2"))
@@ -119,7 +119,7 @@ def sin(self):
     """Sine. Reference: torch.sin."""
     return np.sin(self)
 
-sin.vjp(self=lambda grad, self: grad * F.conj(F.cos(self)))
+sin.vjp(self=lambda grad, self: grad * F.cos(self).conj())
 
 
 @elementwise(to_float=True)
@@ -127,7 +127,7 @@ def cos(self):
     """Cosine. Reference: torch.cos."""
     return np.cos(self)
 
-cos.vjp(self=lambda grad, self: -grad * F.conj(F.sin(self)))
+cos.vjp(self=lambda grad, self: -grad * F.sin(self).conj())
 
 
 @elementwise(to_float=True)
@@ -135,7 +135,7 @@ def tan(self):
     """Tangent. Reference: torch.tan."""
     return np.tan(self)
 
-tan.vjp(self=lambda grad, result: grad * F.conj(1 + result * result))
+tan.vjp(self=lambda grad, result: grad * (1 + result * result).conj())
 
 
 @elementwise(to_float=True, domain=(-0.9, 0.9))
@@ -143,7 +143,7 @@ def asin(self):
     """Arcsine. Reference: torch.asin."""
     return np.arcsin(self)
 
-asin.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 - self * self)))
+asin.vjp(self=lambda grad, self: grad * F.rsqrt(1 - self * self).conj())
 
 
 @elementwise(to_float=True, domain=(-0.9, 0.9))
@@ -151,7 +151,7 @@ def acos(self):
     """Arccosine. Reference: torch.acos."""
     return np.arccos(self)
 
-acos.vjp(self=lambda grad, self: -grad * F.conj(F.rsqrt(1 - self * self)))
+acos.vjp(self=lambda grad, self: -grad * F.rsqrt(1 - self * self).conj())
 
 
 @elementwise(to_float=True)
@@ -159,7 +159,7 @@ def atan(self):
     """Arctangent. Reference: torch.atan."""
     return np.arctan(self)
 
-atan.vjp(self=lambda grad, self: grad / F.conj(1 + self * self))
+atan.vjp(self=lambda grad, self: grad / (1 + self * self).conj())
 
 
 @elementwise(to_float=True, divert=of_tensors("atan2"))
@@ -183,7 +183,7 @@ def sinh(self):
     """Hyperbolic sine. Reference: torch.sinh."""
     return np.sinh(self)
 
-sinh.vjp(self=lambda grad, self: grad * F.conj(F.cosh(self)))
+sinh.vjp(self=lambda grad, self: grad * F.cosh(self).conj())
 
 
 @elementwise(to_float=True)
@@ -191,7 +191,7 @@ def cosh(self):
     """Hyperbolic cosine. Reference: torch.cosh."""
     return np.cosh(self)
 
-cosh.vjp(self=lambda grad, self: grad * F.conj(F.sinh(self)))
+cosh.vjp(self=lambda grad, self: grad * F.sinh(self).conj())
 
 
 @elementwise(to_float=True)
@@ -199,7 +199,7 @@ def tanh(self):
     """Hyperbolic tangent. Reference: torch.tanh."""
     return np.tanh(self)
 
-tanh.vjp(self=lambda grad, result: F.tanh_backward(grad, F.conj(result)))
+tanh.vjp(self=lambda grad, result: F.tanh_backward(grad, result.conj()))
 
 
 @elementwise(node="TanhBackwardBackward0", method=False, function=False, inplace=False)
@@ -207,8 +207,8 @@ def tanh_backward(grad_output, output):
     """grad_output * (1 - output * output): an op of its own, as in PyTorch, so that a second derivative records one node."""
     return grad_output * (1 - output * output)
 
-tanh_backward.vjp(grad_output=lambda grad, output: F.tanh_backward(grad, F.conj(output)),
-                  output=lambda grad, grad_output, output: grad * F.conj(grad_output * output * -2))
+tanh_backward.vjp(grad_output=lambda grad, output: F.tanh_backward(grad, output.conj()),
+                  output=lambda grad, grad_output, output: grad * (grad_output * output * -2).conj())
 
 
 @elementwise(to_float=True, over="AsinhBackward1")
@@ -216,7 +216,7 @@ def asinh(self):
     """Inverse hyperbolic sine. Reference: torch.asinh."""
     return np.arcsinh(self)
 
-asinh.vjp(self=lambda grad, self: grad * F.conj(F.rsqrt(1 + self * self)))
+asinh.vjp(self=lambda grad, self: grad * F.rsqrt(1 + self * self).conj())
 
 
 @elementwise(to_float=True, over="AcoshBackward1", domain=(1.1, 3))
@@ -224,7 +224,7 @@ def acosh(self):
     """Inverse hyperbolic cosine. Reference: torch.acosh."""
     return np.arccosh(self)
 
-acosh.vjp(self=lambda grad, self: grad * F.conj(F.acosh_slope(self)))
+acosh.vjp(self=lambda grad, self: grad * F.acosh_slope(self).conj())
 
 
 @composite(method=False, function=False)
@@ -238,7 +238,7 @@ def atanh(self):
     """Inverse hyperbolic tangent. Reference: torch.atanh."""
     return np.arctanh(self)
 
-atanh.vjp(self=lambda grad, self: grad / F.conj(1 - self * self))
+atanh.vjp(self=lambda grad, self: grad / (1 - self * self).conj())
 
 
 @elementwise(to_float=True)
@@ -247,7 +247,7 @@ def sinc(self):
     angle = self * np.pi
     return np.where(self == 0, self.dtype.type(1), np.sin(angle) / angle)
 
-sinc.vjp(self=lambda grad, self: F.where(self * self == 0, 0, grad * F.conj(F.sinc_slope(self, self * 3.141592653589793))))
+sinc.vjp(self=lambda grad, self: F.where(self * self == 0, 0, grad * F.sinc_slope(self, self * 3.141592653589793).conj()))
 
 
 @composite(method=False, function=False)
