@@ -38,13 +38,15 @@ def choose(condition, x, y, out=None):
 
 def kept(values, test, x):
     """`values` where test(x) is true, else 0, both of one shape, numbers of 1, 2, 4 or 8 bytes; in parts, for few bools at once."""
-    out, parts = np.empty_like(values), [...]
-    bits, into = (t.view(_BITS[values.dtype.itemsize]) for t in (values, out))
-    if values.size > PART:
-        if values.flags.c_contiguous and x.flags.c_contiguous:
-            bits, into, x = (t.reshape(-1) for t in (bits, into, x))
-        rows = max(1, PART * len(x) // x.size)
-        parts = [slice(i, i + rows) for i in range(0, len(x), rows)]
-    for part in parts:
+    out, unsigned = np.empty_like(values), _BITS[values.itemsize]
+    bits, into = values.view(unsigned), out.view(unsigned)
+    if values.size <= PART:
+        np.multiply(bits, test(x), into)
+        return out
+    if values.flags.c_contiguous and x.flags.c_contiguous:
+        bits, into, x = (t.reshape(-1) for t in (bits, into, x))
+    rows = max(1, PART * len(x) // x.size)
+    for i in range(0, len(x), rows):
+        part = slice(i, i + rows)
         np.multiply(bits[part], test(x[part]), into[part])
     return out

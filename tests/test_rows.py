@@ -140,3 +140,16 @@ def test_running_values_that_change_after_a_forward_do_not_change_its_gradients(
     m.train()(x.detach() * 10)
     (y * y).sum().backward()
     np.testing.assert_allclose(m.weight.grad.numpy(), 2 * (x.detach().numpy() ** 2).sum(0), 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8"])
+@pytest.mark.parametrize("shape", [(64, 10), (3, 40, 5), (64, 33), (8, 300), (4, 4), (1, 700), (700, 1), (40, 64, 64)])
+@pytest.mark.parametrize("function", [np.maximum, np.minimum])
+def test_the_extremes_of_rows(function, shape, dtype):
+    x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    if x.dtype.kind == "f":
+        x[0, ..., -1] = np.nan
+    for dims, keepdim in itertools.product((-1, len(shape) - 1, (len(shape) - 1,), 0, None, (0, 1)), (False, True)):
+        np.testing.assert_array_equal(rows.extreme(function, x, dims, keepdim), function.reduce(x, dims, keepdims=keepdim), strict=True)
+    turned = x.T
+    np.testing.assert_array_equal(rows.extreme(function, turned, 1, True), function.reduce(turned, 1, keepdims=True), strict=True)

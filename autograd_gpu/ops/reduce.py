@@ -12,6 +12,7 @@ from autograd_gpu.blocks import summed
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
 from autograd_gpu.ops.operands import refuse
+from autograd_gpu.rows import extreme
 
 _F32, _F64, _I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 _CPU = np.ndarray                            # np in a body may be CuPy
@@ -241,6 +242,8 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 @composite(method=False, function=False)
 def largest(self, dims, keepdim):
     """np.max without what its Python costs. CuPy's ufunc has no reduce."""
+    if self.__class__ is _CPU:
+        return extreme(np.maximum, self, dims, keepdim)
     try:
         return np.maximum.reduce(self, dims, None, None, keepdim)
     except NotImplementedError:
@@ -256,6 +259,8 @@ def total(self, dims, size=None):
 @composite(method=False, function=False)
 def smallest(self, dims, keepdim):
     """np.min without what its Python costs."""
+    if self.__class__ is _CPU:
+        return extreme(np.minimum, self, dims, keepdim)
     try:
         return np.minimum.reduce(self, dims, None, None, keepdim)
     except NotImplementedError:

@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 
-from autograd_gpu.bits import FEW
 from autograd_gpu.blocks import LARGE, LONG, block
 from autograd_gpu.ops.namespace import OPS as F
 from autograd_gpu.ops.op import composite, op
@@ -16,20 +15,14 @@ from autograd_gpu.parallel import each
 _CPU = np.ndarray                            # np in a body may be CuPy
 
 
-def _parts(array, dim):
-    """What cuts an array along its first dimension, on the CPU into parts that stay in the cache, unless `dim` is that one."""
-    if array.size < LARGE or not dim or array.__class__ is not _CPU:
-        return (...,)
-    rows = max(1, block() * len(array) // array.size)
-    return [slice(i, i + rows) for i in range(0, len(array), rows)]
-
-
-def _largest(x, dim):
-    """The largest along a dimension, which is kept. NumPy finds the places of the largest in rows in half the time."""
-    if x.size <= FEW or dim != x.ndim - 1 or x.__class__ is not _CPU or not x.flags.c_contiguous:
-        return F.largest(x, dim, True)
-    rows = x.reshape(-1, x.shape[-1])
-    return rows[np.arange(len(rows)), rows.argmax(1)].reshape(*x.shape[:-1], 1)
+def _in_parts(compute, dim, *arrays):
+    """compute(*arrays), all of one shape; large ones on the CPU in parts that stay in the cache, unless they would be cut along `dim`."""
+    first = arrays[0]
+    if first.size < LARGE or not dim or first.__class__ is not _CPU:
+        compute(*arrays)
+        return
+    rows = max(1, block() * len(first) // first.size)
+    each(lambda part: compute(*[a[part] for a in arrays]), [slice(i, i + rows) for i in range(0, len(first), rows)])
 
 
 @op(divert={"dtype is not None": "softmax_as"})
@@ -46,11 +39,13 @@ def softmax(self, dim: int, dtype: DType = None):
     x = self.astype(accumulator(self.dtype), copy=False)
     out = np.empty(x.shape, x.dtype)
 
-    def compute(part):
-        rows = np.subtract(x[part], _largest(x[part], d), out[part])
+    size = x.size
+
+    def compute(x, rows):
+        np.subtract(x, F.largest(x, d, True), rows)
         np.exp(rows, rows)
-        rows *= np.reciprocal(F.total(rows, d, x.size))
-    each(compute, _parts(x, d))
+        rows *= np.reciprocal(F.total(rows, d, size))
+    _in_parts(compute, d, x, out)
     return out.astype(self.dtype, copy=False)
 
 softmax.vjp(self=lambda grad, result, dim: F.softmax_backward(grad, result, dim))
@@ -60,15 +55,14 @@ def _softmax_backward(grad, result, dim):
     dim = dim_of("softmax", dim, result.ndim)
     out = np.empty(result.shape, result.dtype)
 
-    def compute(part):
-        g, y = grad[part], result[part]
+    def compute(y, g, made):
         if result.ndim and dim == result.ndim - 1 and g.__class__ is _CPU and result.shape[-1] <= LONG:
             inner = np.einsum("...i,...i->...", g, y)[..., None]    # np.vecdot holds the interpreter for up to 500 rows
         else:
-            inner = np.add.reduce(np.multiply(g, y, out[part]), dim if result.ndim else None, None, None, True)
-        made = np.subtract(g, inner, out[part])
+            inner = np.add.reduce(np.multiply(g, y, made), dim if result.ndim else None, None, None, True)
+        np.subtract(g, inner, made)
         made *= y
-    each(compute, _parts(result, dim))
+    _in_parts(compute, dim, result, grad, out)
     return out
 
 
@@ -98,13 +92,15 @@ def log_softmax(self, dim: int, dtype: DType = None):
     x = self.astype(accumulator(self.dtype), copy=False)
     out = np.empty(x.shape, x.dtype)
 
-    def compute(part):
-        rows, shift = out[part], _largest(x[part], d)
-        np.exp(np.subtract(x[part], shift, rows), rows)
-        total = np.log(F.total(rows, d, x.size))
-        np.subtract(x[part], shift, rows)    # once more: cheaper than memory for the exponentials
+    size = x.size
+
+    def compute(x, rows):
+        shift = F.largest(x, d, True)
+        np.exp(np.subtract(x, shift, rows), rows)
+        total = np.log(F.total(rows, d, size))
+        np.subtract(x, shift, rows)          # once more: cheaper than memory for the exponentials
         rows -= total
-    each(compute, _parts(x, d))
+    _in_parts(compute, d, x, out)
     return out.astype(self.dtype, copy=False)
 
 log_softmax.vjp(self=lambda grad, result, dim: F.log_softmax_backward(grad, result, dim))
@@ -114,11 +110,11 @@ def _log_softmax_backward(grad, result, dim):
     dim = dim_of("log_softmax", dim, result.ndim)
     out = np.empty(result.shape, result.dtype)
 
-    def compute(part):
-        shares = np.exp(result[part], out[part])
-        shares *= F.total(np.asarray(grad[part], order="C"), dim if result.ndim else None, grad.size)
-        np.subtract(grad[part], shares, shares)
-    each(compute, _parts(result, dim))
+    def compute(result, g, shares):
+        np.exp(result, shares)
+        shares *= F.total(np.asarray(g, order="C"), dim if result.ndim else None, grad.size)
+        np.subtract(g, shares, shares)
+    _in_parts(compute, dim, result, grad, out)
     return out
 
 
