@@ -46,7 +46,7 @@ What is not compared, or accepted, and why; each rule stands at one place below,
 21. An in-place operation in which its tensor occurs a second time: PyTorch computes its tangent from what it has overwritten. Not drawn
     in a dual level.
 22. In a dual level a checkpoint counts what tangents save, too: PyTorch's fails where the second run is not in one. After one there,
-    nothing is written to and what requires grad stays as it is, lest the second run's tangents save something else.
+    nothing is written to or detached in place and what requires grad stays as it is, lest the second run's tangents save something else.
 23. PyTorch has no tangents of some nodes' gradients, as silu's; that of logsumexp of no elements is NaN there, and so is the gradient of
     the tangent of a norm of zeros, of std of equal elements and of copysign of a zero. These are not drawn.
 24. An in-place operation with a tensor of another dtype makes a tangent of that dtype in PyTorch, copy_ from one of another shape a tangent
@@ -66,6 +66,7 @@ import argparse
 import functools
 import multiprocessing.pool
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -80,6 +81,7 @@ from tests.random_steps import Draw
 from tests.random_tools import array_of, tools
 
 ROOT = Path(__file__).resolve().parents[1]
+MEMORY = 8 << 30                             # bytes that a process may take, of addresses
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4}
 
 
@@ -508,6 +510,7 @@ def check(oracle, seed, length):
 
 def work(how, seeds, length):
     """What a process of its own does: it names each seed, then says what differs. `how`: "check", or "draw" to run PyTorch alone."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))             # a program without an end ends
     import torch  # noqa: PLC0415 - the oracle, which only such a process loads
     torch.set_num_threads(1)
     for seed in seeds:

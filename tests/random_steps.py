@@ -334,7 +334,7 @@ class Draw:
         tensors = [t for t in self.names.values() if hasattr(t, "_base")]
         unnamed = a in self.names and any(t.is_inference() for t in tensors) and not any(t is self.names[a]._base for t in tensors)
         barred = ("._base",) if unnamed else ()                                # rule 17
-        barred += ("requires_grad",) if self.recomputes else ()              # rule 22
+        barred += ("requires_grad", "detach_") if self.recomputes else ()    # rule 22
         barred += ("float64).copy_",) if a in self.duals and self.names[a].dtype != self.torch.float64 else ()           # rule 24
         return self.fill(self.rng.choice([f for f in FLAGS if not any(x in f for x in barred)]), a)
 

@@ -124,6 +124,22 @@ def hooks_and_custom_backwards_see_tangents(api):
 
 
 @program
+def inputs_are_packed_before_what_tangents_save(api):
+    """So a checkpoint whose function names a tensor that has become a dual since still finds its values in their order."""
+    torch, packed = api.torch, []
+    t = api.tensor(3, turn=1, grad=True)
+    named = t * 1
+    y = torch.utils.checkpoint.checkpoint(lambda x: named * named, api.tensor(3, grad=True), use_reentrant=False)
+    with api.level():
+        named = api.dual(named, api.tensor(3, turn=2))
+        g, = torch.autograd.grad(y.sum(), t)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.detach().clone()) or t, lambda t: t):
+            named.sin()
+            named * named
+    return g, packed[:6]
+
+
+@program
 def checkpoints(api):
     torch = api.torch
     found = []

@@ -13,10 +13,27 @@ from autograd_gpu.engine.node import edge_of
 from autograd_gpu.engine.saved import NEVER, RELEASED, Packed, constant, freed, own_result, writes_since
 
 
-def pack_saved(node, state):
-    """Put what a node saved through the innermost pair of hooks, which record nothing. Numbers of the program are no tensors to them."""
+def pack_inputs(node, state):
+    """Put the inputs that a node saved through the innermost pair of hooks, which record nothing; numbers of the program are none."""
     with packing(*state.saved_hooks[-1]) as pack:
-        _pack_all(node, pack)
+        for name in node._record.saved_inputs:
+            value = getattr(node, "s_" + name)
+            if isinstance(value, tuple):
+                setattr(node, "s_" + name, tuple([pack(t, edge_of(t), t._requires, version(t)) for t in value]))
+            elif value is not None and not is_number(value):
+                setattr(node, "s_" + name, pack(value, edge_of(value), value._requires, version(value)))
+
+
+def pack_results(node, state):
+    """The same for its results and aux values."""
+    with packing(*state.saved_hooks[-1]) as pack:
+        for name in node._record.saved_results:
+            _pack_result(node, name, pack, own_result(node, getattr(node, "s_" + name), *_place(node, name)))
+        for name in node._record.saved_aux:
+            value = getattr(node, "s_" + name)
+            if is_array(value):
+                t = wrap(value)
+                setattr(node, "s_" + name, pack(t, (None, 0), False, version(t)))
 
 
 @contextlib.contextmanager
@@ -31,23 +48,6 @@ def packing(pack_hook, unpack_hook):
     finally:                                 # first what needs no call, as in engine/run.py
         state.enabled, state.mode = outer
         state.refresh()
-
-
-def _pack_all(node, pack):
-    record = node._record
-    for name in record.saved_inputs:
-        value = getattr(node, "s_" + name)
-        if isinstance(value, tuple):
-            setattr(node, "s_" + name, tuple([pack(t, edge_of(t), t._requires, version(t)) for t in value]))
-        elif value is not None and not is_number(value):
-            setattr(node, "s_" + name, pack(value, edge_of(value), value._requires, version(value)))
-    for name in record.saved_results:
-        _pack_result(node, name, pack, own_result(node, getattr(node, "s_" + name), *_place(node, name)))
-    for name in record.saved_aux:
-        value = getattr(node, "s_" + name)
-        if is_array(value):
-            t = wrap(value)
-            setattr(node, "s_" + name, pack(t, (None, 0), False, version(t)))
 
 
 def is_number(t):

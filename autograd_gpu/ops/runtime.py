@@ -14,7 +14,7 @@ from autograd_gpu.engine.anomaly_mode import note
 from autograd_gpu.engine.grad_mode import everywhere, local, quiet_run, run_apart
 from autograd_gpu.engine.inside import depend
 from autograd_gpu.engine.node import ALWAYS, PRIME, Node, Rare, edge_of, leaf_node, next_seq, unlinking
-from autograd_gpu.engine.packing import SavedTensor, pack_saved
+from autograd_gpu.engine.packing import SavedTensor, pack_inputs, pack_results
 from autograd_gpu.engine.saved import NEVER, RELEASED, freed, list_item, own_result, saved_aux, saved_input, saved_result
 from autograd_gpu.expression import is_mixed
 from autograd_gpu.ops.compile import partly_source
@@ -457,6 +457,8 @@ def on_stream():
 
 def rare(node, state, op, outs, arguments, aux):
     """What a recording does besides, when something rare is on in this thread."""
+    if state.saved_hooks and state.enabled:
+        pack_inputs(node, state)             # before the tangents save theirs: a checkpoint counts what is saved, in order
     if everywhere.levels:
         dual(op, outs, arguments, aux, node)
     if not state.enabled:                    # a custom Function's forward is running
@@ -468,7 +470,7 @@ def rare(node, state, op, outs, arguments, aux):
     if everywhere.noting:
         note(node)
     if state.saved_hooks:
-        pack_saved(node, state)
+        pack_results(node, state)
 
 
 def unusual(op, outs, arguments, aux):
