@@ -153,3 +153,16 @@ def test_the_extremes_of_rows(function, shape, dtype):
         np.testing.assert_array_equal(rows.extreme(function, x, dims, keepdim), function.reduce(x, dims, keepdims=keepdim), strict=True)
     turned = x.T
     np.testing.assert_array_equal(rows.extreme(function, turned, 1, True), function.reduce(turned, 1, keepdims=True), strict=True)
+
+
+@pytest.mark.parametrize("n", [3, 600])
+@pytest.mark.parametrize("shapes", [("n", "2"), ("n", "2n"), ("2n", "2")])
+def test_indices_that_do_not_fit_each_other(oracle, n, shapes):
+    a, b = (np.zeros({"n": n, "2": 2, "2n": (2, n)}[s], np.int64) for s in shapes)
+    outcomes = []
+    for lib in (torch, oracle):
+        try:
+            outcomes.append(lib.zeros(3, 4).index_put((lib.tensor(a), lib.tensor(b)), lib.ones(()), accumulate=True).numpy())
+        except IndexError as error:
+            outcomes.append("shape mismatch: indexing" in str(error))
+    np.testing.assert_array_equal(*outcomes)

@@ -16,6 +16,7 @@ from autograd_gpu.ops.shape import ALL, numpy
 from autograd_gpu.rows import add_at
 
 _INT64 = np.dtype(np.int64)
+_INDICES = (_INT64, np.dtype(np.int32), np.dtype(bool))
 _FEW = 512                                   # elements up to which np.add.at on several dimensions takes no longer; measured
 
 # ------------------------------------------------------------------------------------------------------------- adding at a key
@@ -44,9 +45,12 @@ def accumulate(name, out, key, values):
         np.add.at(out, key, values)
         return
     m = len(arrays)
+    try:
+        size = np.broadcast_shapes(*[k.shape for k in arrays])
+    except ValueError as error:              # what NumPy calls it where it is asked to index
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together: {error}") from None
     if m < len(key) or not out.flags.c_contiguous:         # bring the indexed dimensions to the front
         places = [i for i, k in enumerate(key) if k is not ALL]
-        size = np.broadcast_shapes(*[k.shape for k in arrays])
         others = [d for d in range(out.ndim) if d not in places]
         moved = out.transpose(places + others)
         work = moved.copy("C")
@@ -132,14 +136,20 @@ def index_backward(grad_output, indices: Sequence[Tensor], places: Dims, input_s
 index_backward.vjp(grad_output=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@op(inplace=True, divert={"type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False,
+@op(inplace=True, divert={"any([isinstance(i, Tensor) and i._array.dtype.char == 'B' for i in indices])": "index_put_bytes",
+                          "type(input) is not T and any([i.device is not input.device for i in indices])": "index_put_across"}, out=False,
     linear=True)
 def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False, *, places: Dims = None):
     """A copy with values at index tensors or masks, added to what was there if `accumulate`.
 
-    Raises: IndexError for an index out of range, RuntimeError for values of another dtype or a shape that does not fit.
+    Indices: int64 or int32; bool or uint8 for masks.
+    Raises: IndexError for an index out of range or of another dtype, RuntimeError for values of another dtype or a shape that does not fit.
     Reference: torch.index_put.
     """
+    for i in indices:
+        if i.dtype not in _INDICES:
+            raise IndexError(f"index_put: tensors used as indices must be long, int, byte or bool tensors, got {_dtype.of(i.dtype)}: "
+                             f"convert it with .long()")
     filled = values.size == 1 and len(indices) == 1 and indices[0].dtype.kind == "b" and indices[0].ndim   # as masked_fill
     if self.dtype != values.dtype and not (filled and _dtype.can_cast(values.dtype, self.dtype)):
         raise RuntimeError(f"index_put: Index put requires the source and destination dtypes match, got {_dtype.of(self.dtype)} for "
@@ -164,6 +174,13 @@ def index_put(self, indices: Sequence[Tensor], values, accumulate: bool = False,
 
 index_put.vjp(self=lambda grad, indices, accumulate, places: F.index_put_kept(grad, indices, accumulate, places),
               values=lambda grad, indices, places: F.index(grad, indices, places))
+
+
+@composite(method=False, function=False)
+def index_put_bytes(input, indices, values, accumulate=False, *, places=None):
+    """index_put where indices of uint8 are masks."""
+    masks = [F.to(i, _dtype.bool) if isinstance(i, Tensor) and i._array.dtype.char == "B" else i for i in indices]
+    return F.index_put(input, masks, values, accumulate, places=places)
 
 
 @composite(method=False, function=False, moves=True)
