@@ -235,7 +235,7 @@ def grad(outputs: _Places, inputs: _Places, grad_outputs=None, retain_graph: boo
         if g is None:
             g = _absent(i, inputs[i], allow_unused, materialize_grads, create_graph)
         elif not isinstance(g, Tensor):
-            g = wrap(g)
+            g = captures[key] = wrap(g)      # an input that is there twice gets one Tensor
         gradients.append(g)
     return tuple(gradients)
 

@@ -61,6 +61,17 @@ def test_captured_gradients_never_alias():
         assert all(other.tolist() == [1.0, 1.0] for other in grads[i + 1:])
 
 
+def test_an_input_that_is_there_twice_gets_one_tensor(oracle):
+    for side in (torch, oracle):
+        x = side.ones(2, requires_grad=True)
+        first, between, second = side.autograd.grad((x * 2).sum(), (x, side.autograd.graph.get_gradient_edge(x), x))
+        assert first is second is between
+        used = (first * side.ones(2, requires_grad=True)).sum()
+        second.mul_(2.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            used.backward()
+
+
 def test_grad_is_laid_out_as_its_leaf():
     a = torch.tensor(np.asfortranarray(np.ones((3, 4))))
     a = torch.from_numpy(np.asfortranarray(np.ones((3, 4)))).requires_grad_()
