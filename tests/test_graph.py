@@ -552,3 +552,26 @@ def test_a_hook_on_a_view_made_in_no_grad_does_not_run(oracle):
         (v * 2).sum().backward()
         return seen, v.grad, x.grad
     assert result(run, autograd_gpu) == result(run, oracle)
+
+
+def _named(name):
+    return lambda side, x, y: getattr(side, name)(x, y)
+
+
+@pytest.mark.parametrize("op", [
+    lambda side, x, y: x * y, lambda side, x, y: x / y, lambda side, x, y: x ** y, _named("bmm"),
+    _named("hypot"), _named("logaddexp"), _named("ldexp"), lambda side, x, y: side.lerp(x, y, side.full((), 0.5, requires_grad=True))])
+def test_gradients_are_recorded_and_saved_values_unpacked_in_pytorchs_order(oracle, op):
+    orders = []
+    for side in (autograd_gpu, oracle):
+        x, y = (side.full((2, 2, 2), value, requires_grad=True) for value in (1.0, 2.0))
+        unpacked = []
+        with side.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t, unpacked=unpacked: (unpacked.append(t.tolist()), t)[1]):
+            out = op(side, x, y)
+        gradients = side.autograd.grad(out.sum(), (x, y), create_graph=True)
+        unpacked_first, ran = list(unpacked), []
+        for g, name in zip(gradients, "xy", strict=True):
+            g.grad_fn.register_prehook(lambda _, ran=ran, name=name: ran.append(name))
+        sum(g.sum() for g in gradients).backward()
+        orders.append((unpacked_first, ran))
+    assert orders[0] == orders[1]

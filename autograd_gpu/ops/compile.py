@@ -170,11 +170,12 @@ def _apply(text, op, reader, on_cuda, partly=False):
             for i, p in enumerate(op.edges):
                 text(f"if g{i} is not None: g{i} = {_fit(reader)}(g{i}, node.{p}_shape, node.{p}_dtype)")
         else:
-            always = [n for n in [*op.saved_inputs, *op.saved_results, *op.saved_aux] if partly or not _is_saved_by_need(op, n)]
+            names = [*sorted(op.saved_inputs), *op.saved_results, *op.saved_aux]
+            always = [n for n in names if partly or reader == "tensor" or not _is_saved_by_need(op, n)]
             for name in always:              # once: to read a value may run an unpack hook
                 _load(text, op, name, reader, maybe=_is_saved_by_need(op, name))
-            for i, p in enumerate(op.edges):
-                _one_gradient(text, op, i, p, reader, on_cuda, always, partly)
+            for p in sorted(op.edges) if reader == "tensor" else op.edges:       # PyTorch's order, which that of the new nodes shows
+                _one_gradient(text, op, op.edges.index(p), p, reader, on_cuda, always, partly)
         _end_of_apply(text, op, "g0" if op.arity == 1 else "(" + ", ".join(f"g{i}" for i in range(len(op.edges))) + ",)")
 
 
