@@ -53,12 +53,13 @@ def test_captured_gradients_never_alias():
     a = leaf(1.0, 2.0)
     h = a * 1.0
     b = h + 0.0
-    given = torch.ones(2)
-    grads = torch.autograd.grad(b, [h, b, a], given)
-    for i, g in enumerate(grads):
-        g.mul_(10.0)
-        assert given.tolist() == [1.0, 1.0]
-        assert all(other.tolist() == [1.0, 1.0] for other in grads[i + 1:])
+    for output in (b, b * 1.0):              # its own gradient passes on as it is, or one that a node made
+        given = torch.ones(2)
+        grads = torch.autograd.grad(output, [h, b, a], given, retain_graph=True)
+        for i, g in enumerate(grads):
+            g.mul_(10.0)
+            assert given.tolist() == [1.0, 1.0]
+            assert all(other.tolist() == [1.0, 1.0] for other in grads[i + 1:])
 
 
 def test_an_input_that_is_there_twice_gets_one_tensor(oracle):

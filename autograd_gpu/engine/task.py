@@ -23,7 +23,7 @@ class GraphTask:
     """
 
     __slots__ = ("keep_graph", "create_graph", "tensors", "captures", "captured", "ends", "only", "needed", "partly", "dependencies",
-                 "nodes", "buffers", "owned", "arrived", "roots", "streams", "current", "ahead", "__weakref__")
+                 "nodes", "buffers", "owned", "taken", "arrived", "roots", "streams", "current", "ahead", "__weakref__")
 
     def __init__(self, keep_graph, create_graph, captures=None, only=None):
         self.keep_graph, self.create_graph, self.captures, self.only = keep_graph, create_graph, captures, only
@@ -34,6 +34,7 @@ class GraphTask:
         self.partly = ()                     # those among them that lead elsewhere, too
         self.buffers = {}                    # node: what has arrived for it; a list where it has several outputs
         self.owned = set()                   # nodes whose buffer is an array that `+` made here, free to be added to
+        self.taken = None if captures is None else set()       # the addresses of the arrays in `captures`
         self.arrived = None                  # where it is for others to do what is due at leaves: the list of those that are ready for it
         self.streams = None                  # what orders its CUDA streams, if it has any (engine/streams.py)
         self.current = None                  # the stream that work_on has made current

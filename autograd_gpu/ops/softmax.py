@@ -37,9 +37,7 @@ def softmax(self, dim: int, dtype: DType = None):
     if not self.ndim or not self.size:
         return self * 0 + self.dtype.type(1)
     x = self.astype(accumulator(self.dtype), copy=False)
-    out = np.empty(x.shape, x.dtype)
-
-    size = x.size
+    out, size = np.empty(x.shape, x.dtype), x.size
 
     def compute(x, rows):
         np.subtract(x, F.largest(x, d, True), rows)
@@ -90,9 +88,7 @@ def log_softmax(self, dim: int, dtype: DType = None):
     if not self.ndim or not self.size:
         return self - self
     x = self.astype(accumulator(self.dtype), copy=False)
-    out = np.empty(x.shape, x.dtype)
-
-    size = x.size
+    out, size = np.empty(x.shape, x.dtype), x.size
 
     def compute(x, rows):
         shift = F.largest(x, d, True)
