@@ -491,3 +491,18 @@ def test_a_character_model_learns_as_in_pytorch(kind, oracle):
     found = losses(autograd_gpu, kind, state)
     assert expected[-1] < 0.8 * expected[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_batch_sizes_that_do_not_fit_the_rows(kind, both, oracle):
+    def run(torch, rows, batch_sizes):
+        packed = torch.nn.utils.rnn.PackedSequence(torch.ones(rows, 3), torch.tensor(batch_sizes))
+        return getattr(torch.nn, kind)(3, 5, bidirectional=both)(packed)
+
+    for torch in (autograd_gpu, oracle):
+        for batch_sizes in ([2, 2], [1, 2]):
+            with pytest.raises(RuntimeError):
+                run(torch, 3, batch_sizes)
+    with pytest.raises(RuntimeError, match="sum up to its 4 rows"):    # PyTorch leaves rows out: the last, or in reverse the first
+        run(autograd_gpu, 4, [2, 1])

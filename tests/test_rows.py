@@ -166,3 +166,12 @@ def test_indices_that_do_not_fit_each_other(oracle, n, shapes):
         except IndexError as error:
             outcomes.append("shape mismatch: indexing" in str(error))
     np.testing.assert_array_equal(*outcomes)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dtype", ["int64", "complex64"])
+def test_batch_norm_of_no_floating_dtype(dtype, training, oracle):
+    for module in (torch, oracle):
+        with pytest.raises(NotImplementedError):
+            module.nn.functional.batch_norm(module.ones(2, 3, dtype=getattr(module, dtype)), module.ones(3), module.ones(3),
+                                            training=training)

@@ -253,7 +253,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         out = F.clone(input) if weight is None else F.clone(input) * weight[0]          # so that both have a gradient
         return out if bias is None else out + bias[0]
     if input.ndim < 2:
-        raise ValueError(f"batch_norm: expected an input of at least 2 dimensions, got {tuple(shape)}")
+        raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions, got {tuple(shape)}")
     if training and math.prod(shape) // max(shape[1], 1) == 1:
         raise ValueError(f"batch_norm: Expected more than 1 value per channel when training, got input size {list(shape)}")
     for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
@@ -262,6 +262,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
                 raise RuntimeError(f"batch_norm: {name} must be defined in evaluation mode")
         elif math.prod(t.shape) != shape[1]:
             raise RuntimeError(f"batch_norm: {name} should contain {shape[1]} elements not {math.prod(t.shape)}")
+    floating("batch_norm", input._array.dtype)
     _one_dtype("batch_norm", input, running_mean, running_var, weight, bias)
     out = F.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
     if training:

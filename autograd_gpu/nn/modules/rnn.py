@@ -1,6 +1,7 @@
 """Recurrent layers and their cells. All time steps of a layer are one op (ops/recurrent.py); the input's product is one for all steps."""
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 import warnings
@@ -125,6 +126,9 @@ class RNNBase(Module):
         if packed:
             batch_sizes = tuple(input.batch_sizes.tolist())
             n = batch_sizes[0]
+            if sum(batch_sizes) != len(data) or any([later > sooner for sooner, later in itertools.pairwise(batch_sizes)]):
+                raise RuntimeError(f"{name}: the batch_sizes of a PackedSequence must not increase, and must sum up to its {len(data)} "
+                                   f"rows, got {list(batch_sizes)}: make it by pack_padded_sequence")
         else:
             turned = data.transpose(0, 1) if batched and self.batch_first else data
             length, n = turned.shape[0], turned.shape[1] if batched else 1
