@@ -179,17 +179,17 @@ def _enable(flag):
 class _Mode:
     """A context manager and decorator that sets grad mode; one object may be entered again while it is entered."""
 
-    __slots__ = ("_previous",)
+    __slots__ = ("_previous",)               # what it was before, and the same of the block further out or None
 
     def __enter__(self):
         state = local.state
-        self._previous.append(state.enabled)
+        self._previous = state.enabled, self._previous
         state.enabled = self._flag
         state.refresh()
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, kind, error, traceback):
         state = local.state
-        state.enabled = self._previous.pop()
+        state.enabled, self._previous = self._previous
         state.refresh()
 
     def _fresh(self):
@@ -241,7 +241,7 @@ class no_grad(_Mode):
 
     def __new__(cls, function=None):
         self = object.__new__(cls)
-        self._previous = []
+        self._previous = None
         return self if function is None else self(function)
 
 
@@ -261,21 +261,21 @@ class set_grad_enabled(_Mode):
     __slots__ = ("_flag", "_before")
 
     def __init__(self, mode: bool):
-        self._previous = []
+        self._previous = None
         if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
         self._flag = mode
         self._before = _enable(self._flag)
 
     def __enter__(self):
-        self._previous.append(self._before)
+        self._previous = self._before, self._previous
         _enable(self._flag)
         self._before = self._flag
 
     def _fresh(self):
         flag = self._flag
         fresh = set_grad_enabled.__new__(set_grad_enabled)
-        fresh._previous, fresh._flag, fresh._before = [], flag, local.state.enabled
+        fresh._previous, fresh._flag, fresh._before = None, flag, local.state.enabled
         return fresh
 
     def __call__(self, function):
@@ -337,21 +337,21 @@ class inference_mode(_Mode):
         if not isinstance(mode, bool) and not callable(mode):
             raise TypeError(f"inference_mode(): argument 'mode' must be bool, not {type(mode).__name__}")
         self = object.__new__(cls)
-        self._previous = []
+        self._previous = None
         self._mode = mode is not False
         return self if isinstance(mode, bool) else self(mode)
 
     def __enter__(self):
         state = local.state
-        self._previous.append((state.inference, state.enabled))
+        self._previous = state.inference, state.enabled, self._previous
         with _lock:
             everywhere.unusual += self._mode
         state.inference, state.enabled = self._mode, not self._mode
         state.refresh()
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, kind, error, traceback):
         state = local.state
-        state.inference, state.enabled = self._previous.pop()
+        state.inference, state.enabled, self._previous = self._previous
         with _lock:
             everywhere.unusual -= self._mode
         state.refresh()
