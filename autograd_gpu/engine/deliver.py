@@ -17,7 +17,7 @@ from autograd_gpu.engine.node import ALWAYS, AccumulateGrad, stand_in
 from autograd_gpu.engine.task import ABSENT, UNWANTED
 
 _ndarray = np.ndarray
-_FEW = 1000                                  # so many elements NumPy adds in new memory as fast as it is found that old memory is free
+_FEW = 1000                                  # elements up to which a sum in new memory takes less than to find out whether the old is free
 NOTHING = object()                           # what a node that is not run gives
 _LOCKS = [threading.Lock() for _ in range(64)]   # guard `_grad` of the leaves, by the leaf's address
 
