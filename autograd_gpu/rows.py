@@ -192,11 +192,11 @@ def layer_norm_backward(grad, x, mean, rstd, weight, to_x, to_weight, to_bias):
 def extreme(function, x, dims, keepdim):
     """function.reduce(x, dims, keepdims=keepdim), for np.maximum or np.minimum.
 
-    NumPy makes a loop of each row. Short rows are quicker as columns, longer ones by the places of their extremes.
+    NumPy makes a loop of each row. Short rows are quicker as columns, longer ones of floating numbers by the places of their extremes.
     """
     dim = dims[0] if type(dims) is tuple and len(dims) == 1 else dims
     by_rows = type(dim) is int and x.ndim and dim % x.ndim == x.ndim - 1 and x.flags.c_contiguous
-    if not by_rows or x.size < ENOUGH or x.dtype.kind not in "fiu":
+    if not by_rows or x.size < ENOUGH or x.dtype.kind not in "fiu" or x.dtype.kind != "f" and x.shape[-1] > NARROW // 2:
         return function.reduce(x, dims, None, None, keepdim)
     rows = x.reshape(-1, x.shape[-1])
     if x.size < LARGE:
