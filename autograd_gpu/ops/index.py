@@ -176,7 +176,7 @@ index_put.vjp(self=lambda grad, indices, accumulate, places: F.index_put_kept(gr
               values=lambda grad, indices, places: F.index(grad, indices, places))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, moves=True)
 def index_put_bytes(input, indices, values, accumulate=False, *, places=None):
     """index_put where indices of uint8 are masks."""
     masks = [F.to(i, _dtype.bool) if isinstance(i, Tensor) and i._array.dtype.char == "B" else i for i in indices]

@@ -284,7 +284,7 @@ def composite(body=None, *, method=True, function=True, inplace=False, out=False
     """Decorator: a function of Tensors written with F.<op>; it records what its ops record.
 
     method, function, inplace, out: as in `op`. `arrays`: a shorter way to the same on arrays, in the formulas of an ordinary backward.
-    `moves`: it only moves operands to the device of the first one, for an op that does not save that one.
+    `moves`: it only converts operands but for the first, or moves them to that one's device, for an op that does not save that one.
     """
     if body is None:
         return functools.partial(composite, method=method, function=function, inplace=inplace, out=out, arrays=arrays, moves=moves)
